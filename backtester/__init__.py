@@ -1,0 +1,35 @@
+"""Walk the agent pipeline over dates, offline and repeatable to the byte.
+
+    from backtester import RunConfig, Snapshot, TradingAgentsGraph, load_run, replay, run
+
+Names are loaded on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backtester.api import Run, TradingAgentsGraph, load_run, replay, run
+    from backtester.config import RunConfig
+    from backtester.snapshot import Snapshot
+
+__all__ = ["Run", "RunConfig", "Snapshot", "TradingAgentsGraph", "load_run", "replay", "run"]
+
+_HOMES = {
+    "Run": "backtester.api",
+    "TradingAgentsGraph": "backtester.api",
+    "load_run": "backtester.api",
+    "replay": "backtester.api",
+    "run": "backtester.api",
+    "RunConfig": "backtester.config",
+    "Snapshot": "backtester.snapshot",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'backtester' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,311 @@
+"""Run a backtest: lock its folder, walk it, publish its tables, say how it ended.
+
+The one door of DESIGN section 1: command line, Python and notebooks all come through `run`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from backtester import store
+from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline
+from backtester.config import RunConfig
+from backtester.crew import Crew
+from backtester.engine import SETTLED, Walk, walk_through
+from backtester.journal import Journal, Ledger, read_ledger
+from backtester.plan import Plan, cache_folder, lay_out
+from backtester.progress import Progress, Silent
+from backtester.records import CellKey, CellRecord, LessonRecord
+from backtester.root import results_root
+from backtester.runs import (
+    RESULTS_VERSION,
+    RunFolder,
+    RunManifest,
+    list_runs,
+    package_versions,
+    source_state,
+    wall_time,
+)
+from backtester.snapshot import open_snapshot
+
+PUBLISH_EVERY_S: Final = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """Say how a run ended.
+
+    Attributes:
+        run_id: Id.
+        folder: Its folder under the reports folder.
+        database: Published database.
+        root: Results root.
+        cells: Cells of the grid.
+        kept: Cells that were in the journal before.
+        model_calls: Calls made by this command (misses).
+        hits: Calls served from the cache by this command.
+        counts: Cells by status.
+        new: False where the finished run was found and nothing was done.
+    """
+
+    run_id: str
+    folder: Path
+    database: Path
+    root: str
+    cells: int
+    kept: int
+    model_calls: int
+    hits: int
+    counts: Mapping[str, int]
+    new: bool
+
+
+def run(
+    config: RunConfig,
+    *,
+    api_key: str | None = None,
+    progress: Progress | None = None,
+    parts: Parts | None = None,
+) -> RunResult:
+    """Run a walk-forward backtest, or go on with it, or find it finished.
+
+    Args:
+        config: What to do.
+        api_key: Key of the model provider, where it needs one. Never stored.
+        progress: Takes news; default none.
+        parts: Seams of the leak audit; default the product's own.
+
+    Returns:
+        How it ended; the tables are in ``reports/results.duckdb``.
+
+    Raises:
+        UsageError: A grid without a session, a folder that cannot be written, a run in use.
+        DataError: Snapshot, cache or journal is missing or damaged.
+        SettingsError: A key is missing.
+        ProviderError: The provider cannot be reached; run the same command again later.
+        LookaheadError: Something from the future was about to be seen.
+    """
+    progress = progress or Silent()
+    parts = parts or Parts()
+    snapshot = open_snapshot(config.snapshot, config.data_dir)
+    pipeline = build_pipeline(config, api_key=api_key)
+    plan = lay_out(config, snapshot, fingerprint=pipeline.fingerprint())
+    folder = RunFolder(config.reports_dir / plan.run_id)
+    folder.create()
+    with folder.lock():
+        journal = Journal.open(folder.journal_path)
+        try:
+            return _run_locked(plan, folder, journal, api_key=api_key, progress=progress, parts=parts)
+        finally:
+            journal.close()
+
+
+def _run_locked(
+    plan: Plan,
+    folder: RunFolder,
+    journal: Journal,
+    *,
+    api_key: str | None,
+    progress: Progress,
+    parts: Parts,
+) -> RunResult:
+    manifest = _begin(plan, folder)
+    publisher = Publisher(plan.config.reports_dir, folder, journal.ledger)
+    before = _Before(dict(journal.ledger.cells), dict(journal.ledger.lessons))
+    if _is_whole(manifest, journal.ledger):
+        publisher.unless_there(manifest)
+        return _result(plan, folder, journal.ledger, before, new=False)
+    spec = BenchSpec(
+        config=plan.config,
+        snapshot_path=plan.snapshot.path,
+        cache_dir=cache_folder(plan.config.data_dir),
+        parts=parts,
+    )
+    bench = Workbench.build(spec, api_key=api_key, snapshot=plan.snapshot)
+    crew = Crew(spec, api_key=api_key, bench=bench)
+    progress.started(plan, len(before.cells))
+    try:
+        walk_through(
+            Walk(plan, journal, crew, parts=parts),
+            progress=progress,
+            after_commit=lambda: publisher.sometimes(manifest),
+        )
+    except BaseException:
+        stopped = manifest.model_copy(update={"status": "stopped"})
+        folder.write_manifest(stopped)
+        publisher.now(stopped)
+        raise
+    manifest = _finish(manifest, folder, journal.ledger)
+    publisher.now(manifest)
+    return _result(plan, folder, journal.ledger, before, new=True)
+
+
+@dataclass(frozen=True)
+class _Before:
+    cells: Mapping[CellKey, CellRecord]
+    lessons: Mapping[CellKey, LessonRecord]
+
+
+class Publisher:
+    """Publish a run's rows, at most every `PUBLISH_EVERY_S` seconds while it goes on."""
+
+    def __init__(self, reports_dir: Path, folder: RunFolder, ledger: Ledger) -> None:
+        self.database = reports_dir / "results.duckdb"
+        self._folder = folder
+        self._ledger = ledger
+        self._last = time.monotonic()
+
+    def sometimes(self, manifest: RunManifest) -> None:
+        """Publish if the last time is long enough ago."""
+        if time.monotonic() - self._last >= PUBLISH_EVERY_S:
+            self.now(manifest)
+
+    def unless_there(self, manifest: RunManifest) -> None:
+        """Publish a finished run that the database does not hold, as after its deletion."""
+        if manifest.run_id not in store.published_runs(self.database):
+            self.now(manifest)
+
+    def now(self, manifest: RunManifest) -> None:
+        """Publish all that the journal holds."""
+        store.publish(self.database, document_of(manifest, self._ledger))
+        self._last = time.monotonic()
+
+
+def document_of(manifest: RunManifest, ledger: Ledger) -> store.RunDocument:
+    """Return a run as `store` takes it; decided cells without a memory row get a waiting one."""
+    lessons = dict(ledger.lessons)
+    for key, cell in ledger.cells.items():
+        if key not in lessons and cell.status in ("done", "unread"):
+            lessons[key] = _waiting(cell)
+    return store.RunDocument(
+        manifest=manifest.model_dump(mode="json"),
+        cells=[cell for _, cell in sorted(ledger.cells.items())],
+        returns=[returned for _, returned in sorted(ledger.returns.items())],
+        lessons=[lesson for _, lesson in sorted(lessons.items())],
+    )
+
+
+def _waiting(cell: CellRecord) -> LessonRecord:
+    return LessonRecord(
+        key=cell.key,
+        decision_hash="",
+        resolved_at=None,
+        rating=cell.rating,
+        raw_return=None,
+        alpha=None,
+        lesson_status="waiting",
+        lesson="",
+        error=None,
+        calls=(),
+        outcomes=(),
+    )
+
+
+def _begin(plan: Plan, folder: RunFolder) -> RunManifest:
+    if folder.manifest_path.exists():
+        return folder.read_manifest()
+    manifest = manifest_of(plan)
+    folder.write_manifest(manifest)
+    return manifest
+
+
+def manifest_of(plan: Plan) -> RunManifest:
+    """Describe a run that starts now."""
+    commit, diff = source_state()
+    return RunManifest(
+        run_id=plan.run_id,
+        status="started",
+        created_at=wall_time(),
+        config=plan.config.model_dump(mode="json"),
+        identity=dict(plan.identity),
+        snapshot_id=plan.snapshot.id,
+        snapshot_name=plan.snapshot.name,
+        prompt_fingerprint=str(plan.identity["prompt_fingerprint"]),
+        results_version=RESULTS_VERSION,
+        cells_planned=plan.cells,
+        versions=package_versions(),
+        commit=commit,
+        diff_sha256=diff,
+        models={
+            "quick": _model_words(plan.config, "quick"),
+            "deep": _model_words(plan.config, "deep"),
+        },
+    )
+
+
+def _model_words(config: RunConfig, tier: str) -> dict[str, str | None]:
+    spec = config.model_spec("quick" if tier == "quick" else "deep")
+    return {"provider": spec.provider, "model": spec.model, "endpoint": spec.base_url}
+
+
+def _finish(manifest: RunManifest, folder: RunFolder, ledger: Ledger) -> RunManifest:
+    manifest = manifest.model_copy(
+        update={
+            "status": "finished",
+            "finished_at": wall_time(),
+            "results_root": results_root(ledger),
+        }
+    )
+    folder.write_manifest(manifest)
+    return manifest
+
+
+def _is_whole(manifest: RunManifest, ledger: Ledger) -> bool:
+    """Say whether nothing is left to do: finished, and no cell or lesson to try again."""
+    if manifest.status != "finished" or manifest.results_root != results_root(ledger):
+        return False
+    failed = any(cell.status not in SETTLED for cell in ledger.cells.values())
+    return not failed and all(row.lesson_status != "failed" for row in ledger.lessons.values())
+
+
+def _result(
+    plan: Plan, folder: RunFolder, ledger: Ledger, before: _Before, *, new: bool
+) -> RunResult:
+    calls = [
+        call
+        for key, cell in ledger.cells.items()
+        if before.cells.get(key) is not cell
+        for call in cell.calls
+    ] + [
+        call
+        for key, lesson in ledger.lessons.items()
+        if before.lessons.get(key) is not lesson
+        for call in lesson.calls
+    ]
+    hits = sum(call.hit for call in calls)
+    return RunResult(
+        run_id=plan.run_id,
+        folder=folder.path,
+        database=plan.config.reports_dir / "results.duckdb",
+        root=results_root(ledger),
+        cells=plan.cells,
+        kept=sum(before.cells.get(key) is cell for key, cell in ledger.cells.items()),
+        model_calls=len(calls) - hits,
+        hits=hits,
+        counts=dict(sorted(Counter(cell.status for cell in ledger.cells.values()).items())),
+        new=new,
+    )
+
+
+def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
+    """Make the results database anew from the journals of all runs.
+
+    Returns:
+        The database and the number of runs in it.
+
+    Raises:
+        DataError: A journal or manifest is damaged; the old database stays as it was.
+    """
+    folders = list_runs(reports_dir)
+    documents = [
+        document_of(folder.read_manifest(), read_ledger(folder.journal_path))
+        for folder in folders
+    ]
+    database = reports_dir / "results.duckdb"
+    store.rebuild(database, documents)
+    return database, len(documents)

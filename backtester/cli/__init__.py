@@ -1,0 +1,90 @@
+"""The command line, one module for each group of commands.
+
+Heavy libraries are imported inside commands, so that ``--help`` and ``sql`` start at once. Errors
+become one line and an exit code here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from typer.exceptions import Abort, Exit, TyperException
+
+from backtester.cli import audit, data, results, runs
+from backtester.cli.environment import load_dotenv
+from backtester.errors import BacktesterError
+from tradingagents_core.errors import CoreError, LookaheadError, PipelineError
+
+app = typer.Typer(
+    name="backtester",
+    help="Backtest agent pipelines offline: repeatable to the byte, blind to the future.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def options(
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None:
+    """Backtest agent pipelines offline: repeatable to the byte, blind to the future."""
+
+
+for group in (runs, results, audit, data):
+    group.register(app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with the documented exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code (DESIGN section 12).
+
+    Args:
+        arguments: Words after the program's name.
+    """
+    debug = "--debug" in arguments
+    arguments = [word for word in arguments if word != "--debug"]
+    try:
+        load_dotenv()
+        code = app(args=arguments, standalone_mode=False, prog_name="backtester")
+    except Exit as leave:
+        return leave.exit_code
+    except (KeyboardInterrupt, Abort):
+        return _say("interrupted: the same command goes on from here", 130)
+    except TyperException as error:
+        return _say(f"error: {_one_line(error.format_message())}: see 'backtester --help'", 2)
+    except (BacktesterError, CoreError, LookaheadError) as error:
+        if debug:
+            raise
+        return _say(f"error: {_one_line(error)}", _exit_code(error))
+    except BrokenPipeError:
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last line of defence turns faults into 70
+        if debug:
+            raise
+        kind = type(error).__name__
+        return _say(f"fault: {kind}: {_one_line(error)} (a fault of our own; see --debug)", 70)
+    return int(code or 0)
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, BacktesterError):
+        return error.exit_code
+    if isinstance(error, LookaheadError):
+        return 7
+    return 5 if isinstance(error, PipelineError) else 2
+
+
+def _one_line(error: BaseException | str) -> str:
+    return " ".join(str(error).split())
+
+
+def _say(line: str, code: int) -> int:
+    typer.echo(line, err=True)
+    return code

@@ -1,0 +1,203 @@
+"""Tables and progress for people; figures are rounded here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from backtester import store
+
+if TYPE_CHECKING:
+    from backtester.plan import Barrier, Plan
+    from backtester.records import CellRecord, LessonRecord
+    from backtester.runs import RunManifest
+    from backtester.snapshot import Snapshot
+
+_OUT = Console(highlight=False, soft_wrap=True)
+
+
+class RichProgress:
+    """Show sessions, cells, hits, misses and the time left on standard error."""
+
+    def __init__(self, word: str) -> None:
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn(word),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("sessions  {task.fields[words]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._cells = self._hits = self._misses = 0
+
+    def __enter__(self) -> RichProgress:
+        """Begin to draw."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop drawing."""
+        self._bar.stop()
+
+    def started(self, plan: Plan, kept: int) -> None:
+        """Take the number of sessions."""
+        self._task = self._bar.add_task("", total=len(plan.barriers), words="")
+
+    def settled(self, lessons: Sequence[LessonRecord]) -> None:
+        """Count the calls of lessons."""
+        for lesson in lessons:
+            self._count([call.hit for call in lesson.calls])
+
+    def committed(self, barrier: Barrier, new: Sequence[CellRecord], kept: int) -> None:
+        """Count the cells of one more session."""
+        self._cells += len(new) + kept
+        for cell in new:
+            self._count([call.hit for call in cell.calls])
+        if self._task is not None:
+            words = f"{self._cells} cells  {self._hits} hits  {self._misses} misses"
+            self._bar.update(self._task, advance=1, words=words)
+
+    def finished(self) -> None:
+        """Nothing to add: `__exit__` clears the line."""
+
+    def _count(self, hits: Sequence[bool]) -> None:
+        self._hits += sum(hits)
+        self._misses += len(hits) - sum(hits)
+
+
+def show_run(database: Path, run_id: str, *, note: str = "") -> None:
+    """Print the first lines and the rating table of a run, and what to ask next."""
+    summary = store.run_summary(database, run_id)
+    _OUT.print(
+        f"{summary.cells} cells: {summary.unread} unread, {summary.failed} failed, "
+        f"{summary.no_data} without data, {summary.pending} pending; "
+        f"{summary.resolved} resolved"
+    )
+    _OUT.print(
+        f"return: {summary.entry_rule} to the close of session d+{summary.horizon}, "
+        f"with dividends; alpha: against {summary.benchmark}, a {summary.benchmark_basis} "
+        "index or fund, on the same basis"
+    )
+    _OUT.print(_rating_table(database, run_id))
+    _OUT.print(
+        f"equal weight, every cell long: mean return {_percent(summary.equal_weight_return)}   "
+        f"benchmark over the same windows: {_percent(summary.benchmark_return)}"
+    )
+    if note:
+        _OUT.print(note)
+    _OUT.print(f"\nrun   {run_id}\nroot  {summary.results_root or 'not finished'}\n\ntry:")
+    for example in store.EXAMPLES:
+        _OUT.print(f'  backtester sql "{example}"', markup=False)
+
+
+def _rating_table(database: Path, run_id: str) -> Table:
+    table = Table(title=None, show_edge=False, pad_edge=False)
+    table.add_column("rating")
+    for heading in ("n", "resolved", "mean return", "mean alpha", "mean directional", "hit rate"):
+        table.add_column(heading, justify="right")
+    for row in store.rating_rows(database, run_id):
+        table.add_row(
+            row.rating or "(unread)",
+            str(row.n),
+            str(row.resolved),
+            _percent(row.mean_return),
+            _percent(row.mean_alpha),
+            _percent(row.mean_directional_alpha),
+            _percent(row.hit_rate, digits=1),
+        )
+    return table
+
+
+def show_runs(manifests: Sequence[RunManifest]) -> None:
+    """Print one line for each run."""
+    table = Table(show_edge=False, pad_edge=False)
+    for heading in ("run", "status", "cells", "snapshot", "created", "root"):
+        table.add_column(heading, no_wrap=True)
+    for manifest in manifests:
+        table.add_row(
+            manifest.run_id,
+            manifest.status,
+            str(manifest.cells_planned),
+            manifest.snapshot_name,
+            manifest.created_at,
+            (manifest.results_root or "")[:12],
+        )
+    _OUT.print(table)
+
+
+def show_manifest(manifest: RunManifest) -> None:
+    """Print what a run was and what it was allowed to see."""
+    identity = manifest.identity
+    lines = {
+        "run": manifest.run_id,
+        "status": manifest.status,
+        "snapshot": f"{manifest.snapshot_name} ({manifest.snapshot_id[:12]})",
+        "models": ", ".join(
+            f"{tier} {model['provider']}/{model['model']}"
+            for tier, model in sorted(manifest.models.items())
+        ),
+        "temperature": identity.get("temperature") or "not sent",
+        "analysts": ", ".join(identity["analysts"]),
+        "rounds": f"{identity['max_debate_rounds']} of debate, "
+        f"{identity['max_risk_discuss_rounds']} of risk",
+        "look-back": f"{identity['price_lookback']} sessions of prices, "
+        f"{identity['news_lookback_days']} days of news",
+        "memory": identity["memory"],
+        "prompts": manifest.prompt_fingerprint[:12],
+        "release": manifest.versions.get("tradingagents-backtester", "unknown"),
+    }
+    for word, text in lines.items():
+        _OUT.print(f"{word:<12} {text}", markup=False)
+    _OUT.print()
+
+
+def show_snapshot(snapshot: Snapshot) -> None:
+    """Print a snapshot's tables, coverage and gaps."""
+    _OUT.print(f"snapshot {snapshot.name}, id {snapshot.id}")
+    _OUT.print(f"range    {snapshot.start} to {snapshot.end}")
+    table = Table(show_edge=False, pad_edge=False)
+    for heading in ("instrument", "first", "last", "bars", "splits", "dividends", "conflicts"):
+        table.add_column(heading, justify="left" if heading == "instrument" else "right")
+    for instrument in snapshot.instruments():
+        bars, actions = snapshot.bars(instrument), snapshot.actions(instrument)
+        kinds = [str(kind) for kind in actions.kind]
+        table.add_row(
+            instrument,
+            str(bars.sessions[0]) if len(bars.sessions) else "none",
+            str(bars.sessions[-1]) if len(bars.sessions) else "none",
+            str(len(bars.sessions)),
+            str(kinds.count("split")),
+            str(kinds.count("dividend")),
+            str(len(bars.conflicts)),
+        )
+    _OUT.print(table)
+    for name, reason in sorted(snapshot.manifest.absent.items()):
+        _OUT.print(f"absent   {name}: {reason}", markup=False)
+
+
+def _percent(value: float | None, *, digits: int = 3) -> str:
+    return "n/a" if value is None else f"{100 * value:+.{digits}f} %" if digits != 1 else (
+        f"{100 * value:.1f} %"
+    )

@@ -1,0 +1,114 @@
+"""Commands that read results: ``runs``, ``show``, ``sql``, ``schema``, ``rebuild``."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backtester.cli.runs import ReportsDir
+
+
+class Format(StrEnum):
+    """How a query's result is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("runs")(runs)
+    app.command("show")(show)
+    app.command("sql")(sql)
+    app.command("schema")(schema)
+    app.command("rebuild")(rebuild)
+
+
+def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
+    """List the runs of the reports folder."""
+    from backtester.cli.render import show_runs
+    from backtester.runs import list_runs
+
+    manifests = [folder.read_manifest() for folder in list_runs(reports_dir or Path("reports"))]
+    if as_json:
+        rows = [
+            manifest.model_dump(
+                mode="json",
+                include={
+                    "run_id",
+                    "status",
+                    "created_at",
+                    "finished_at",
+                    "cells_planned",
+                    "snapshot_name",
+                    "snapshot_id",
+                    "results_root",
+                },
+            )
+            for manifest in manifests
+        ]
+        typer.echo(json.dumps(rows, indent=2, sort_keys=True))
+        return
+    show_runs(manifests)
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")],
+    as_json: AsJson = False,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Show what a run was, what it saw, and its rating table."""
+    from backtester.cli.render import show_manifest, show_run
+    from backtester.runs import find_run
+    from backtester.store import run_document
+
+    reports = reports_dir or Path("reports")
+    manifest = find_run(reports, name).read_manifest()
+    database = reports / "results.duckdb"
+    if as_json:
+        document = run_document(database, manifest.run_id)
+        text = {"manifest": manifest.model_dump(mode="json"), "results": document}
+        typer.echo(json.dumps(text, indent=2, sort_keys=True))
+        return
+    show_manifest(manifest)
+    show_run(database, manifest.run_id)
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="One SELECT.")],
+    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds.")] = 60.0,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Run one SELECT on the results, read-only, also while a run is going on."""
+    from backtester.sql import run_sql
+
+    database = (reports_dir or Path("reports")) / "results.duckdb"
+    text = run_sql(database, query, format=form.value, out=out, time_limit_s=time_limit)
+    if text:
+        typer.echo(text, nl=False)
+
+
+def schema(as_json: AsJson = False) -> None:
+    """Print every table, view and column with its unit."""
+    from backtester.store import schema_document
+
+    typer.echo(schema_document(as_json=as_json), nl=False)
+
+
+def rebuild(reports_dir: ReportsDir = None) -> None:
+    """Make the results database anew from the journals of all runs."""
+    from backtester.backtest import rebuild_database
+
+    database, count = rebuild_database(reports_dir or Path("reports"))
+    typer.echo(f"rebuilt {database} from the journals of {count} runs")

@@ -1,0 +1,258 @@
+"""Commands that run and replay: ``demo``, ``plan``, ``run``, ``replay``."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from backtester.cli.environment import environment
+from backtester.errors import CacheMiss, UsageError, VerificationFailed
+
+if TYPE_CHECKING:
+    from backtester.backtest import RunResult
+    from backtester.config import RunConfig
+    from backtester.replays import ReplayResult
+
+DEMO: dict[str, Any] = {
+    "name": "demo",
+    "tickers": ("AAPL", "AMZN", "GOOG", "META", "NFLX", "NVDA"),
+    "start": date(2018, 1, 1),
+    "end": date(2018, 12, 31),
+    "grid": "weekly",
+    "horizon": 5,
+    "benchmark": "^GSPC",
+    "snapshot": "us-2013-2018",
+}
+
+ReportsDir = Annotated[
+    Path | None, typer.Option("--reports-dir", help="Folder of runs and results database.")
+]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of snapshots and cache.")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Cells decided at once.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("demo")(demo)
+    app.command("plan")(plan)
+    app.command("run")(run)
+    app.command("replay")(replay)
+
+
+def demo(
+    workers: Workers = None, data_dir: DataDir = None, reports_dir: ReportsDir = None
+) -> None:
+    """Run the main job on the snapshot that comes with the package, offline and without a key."""
+    from backtester.config import load_config
+
+    flags = {**DEMO, "workers": workers, "data_dir": data_dir, "reports_dir": reports_dir}
+    _run_and_show(load_config(flags=flags), note=_DEMO_NOTE)
+
+
+_DEMO_NOTE = (
+    "The model is 'rulebook', published textbook rules and no language model: "
+    "these figures show the machinery at work and are evidence of nothing else."
+)
+
+
+def run(
+    config_file: Annotated[Path | None, typer.Argument(help="TOML file with settings.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option("--from", help="Repeat the run of this manifest.json.")
+    ] = None,
+    tickers: Annotated[
+        str | None, typer.Option("--tickers", help="Instruments, separated by commas.")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", help="First date, YYYY-MM-DD.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="Last date, YYYY-MM-DD.")] = None,
+    grid: Annotated[
+        str | None,
+        typer.Option("--grid", help="daily, weekly, monthly, 'every N', or dates with commas."),
+    ] = None,
+    snapshot: Annotated[str | None, typer.Option("--snapshot", help="Name or folder.")] = None,
+    horizon: Annotated[int | None, typer.Option("--horizon", help="Sessions to the exit.")] = None,
+    entry: Annotated[
+        str | None, typer.Option("--entry", help="next_open, next_close, close or open.")
+    ] = None,
+    benchmark: Annotated[str | None, typer.Option("--benchmark", help="Explicit benchmark.")] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", help="portfolio, ticker or off.")
+    ] = None,
+    analysts: Annotated[
+        str | None, typer.Option("--analysts", help="Analysts in order, separated by commas.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option("--trials", help="Repeats of each cell.")] = None,
+    warmup: Annotated[
+        int | None, typer.Option("--warmup", help="First sessions that are not scored.")
+    ] = None,
+    provider: Annotated[
+        str | None,
+        typer.Option("--provider", help="rulebook, openai or openai_compatible."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Model of both tiers.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint.")] = None,
+    on_failure: Annotated[
+        str | None, typer.Option("--on-failure", help="continue or stop.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other setting, as KEY=VALUE; may be repeated."),
+    ] = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Run a walk-forward backtest; the same command goes on with it, or finds it finished."""
+    flags = {
+        "tickers": _words(tickers),
+        "start": start,
+        "end": end,
+        "grid": _grid(grid),
+        "snapshot": snapshot,
+        "horizon": horizon,
+        "entry": entry,
+        "benchmark": benchmark,
+        "memory": memory,
+        "analysts": _words(analysts),
+        "trials": trials,
+        "warmup": warmup,
+        "provider": provider,
+        "quick_model": model,
+        "deep_model": model,
+        "base_url": base_url,
+        "on_failure": on_failure,
+        "workers": workers,
+        "data_dir": data_dir,
+        "reports_dir": reports_dir,
+    }
+    _run_and_show(_configure(config_file, manifest, flags, settings or []))
+
+
+def plan(
+    config_file: Annotated[Path, typer.Argument(help="TOML file with settings.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Count the cells and cutoffs of a run; nothing is decided and nothing is spent."""
+    from rich.console import Console
+
+    from backtester.cell import build_pipeline
+    from backtester.config import load_config
+    from backtester.plan import lay_out
+    from backtester.snapshot import open_snapshot
+
+    config = load_config(config_file, environ=environment(), flags={"data_dir": data_dir})
+    snapshot = open_snapshot(config.snapshot, config.data_dir)
+    counted = config.model_copy(update={"mode": "replay"})
+    laid = lay_out(config, snapshot, fingerprint=build_pipeline(counted).fingerprint())
+    Console(highlight=False).print(
+        f"{laid.run_id}: {laid.cells} cells at {len(laid.barriers)} cutoffs, "
+        f"{laid.barriers[0].cutoff:%Y-%m-%d %H:%M}Z to {laid.barriers[-1].cutoff:%Y-%m-%d %H:%M}Z"
+    )
+
+
+def replay(
+    name: Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")],
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Keep the replay's files in this folder.")
+    ] = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Replay a finished run without the network and compare its results root."""
+    from backtester.cli.render import RichProgress
+    from backtester.replays import replay as replay_run
+    from backtester.runs import find_run
+
+    folder = find_run(reports_dir or Path("reports"), name)
+    with RichProgress("replay") as progress:
+        result = replay_run(
+            folder,
+            data_dir or Path("data"),
+            workers=workers or 1,
+            keep=keep,
+            progress=progress,
+        )
+    _tell_replay(result)
+
+
+def _tell_replay(result: ReplayResult) -> None:
+    typer.echo(f"run            {result.run_id}")
+    typer.echo(f"cells          {result.cells}")
+    typer.echo(f"replies        {result.hits} from the record, {len(result.misses)} missing")
+    typer.echo("network        blocked")
+    typer.echo(f"recorded root  {result.recorded_root}")
+    typer.echo(f"replayed root  {result.root}")
+    if result.misses:
+        for miss in result.misses:
+            typer.echo(f"miss: {miss}", err=True)
+        raise CacheMiss(
+            f"{len(result.misses)} calls have no recording; record them with 'run', "
+            "or bring the cache back"
+        )
+    if not result.equal:
+        raise VerificationFailed(
+            f"the replay of {result.run_id} differs in: {', '.join(result.differs)}"
+        )
+    typer.echo("equal: the same inputs gave the same bytes")
+
+
+def _run_and_show(config: RunConfig, *, note: str = "") -> None:
+    from backtester.backtest import run as run_backtest
+    from backtester.cli.render import RichProgress, show_run
+
+    with RichProgress("run") as progress:
+        result = run_backtest(config, api_key=_api_key(config), progress=progress)
+    _tell_run(result)
+    show_run(result.database, result.run_id, note=note)
+    if any(result.counts.get(status) for status in ("failed", "skipped_budget")):
+        raise typer.Exit(1)
+
+
+def _api_key(config: RunConfig) -> str | None:
+    from tradingagents_core.llm.factory import PROVIDERS
+
+    provider = PROVIDERS.get(config.provider)
+    variable = config.api_key_env or (provider.key_variable if provider else None)
+    return environment().get(variable) if variable else None
+
+
+def _tell_run(result: RunResult) -> None:
+    if not result.new:
+        typer.echo(f"run {result.run_id} is finished already: 0 model calls, nothing to do\n")
+        return
+    kept = f", {result.kept} kept from before" if result.kept else ""
+    typer.echo(
+        f"run {result.run_id}: {result.cells} cells{kept}, "
+        f"{result.model_calls} model calls, {result.hits} replies from the cache\n"
+    )
+
+
+def _configure(
+    config_file: Path | None, manifest: Path | None, flags: dict[str, Any], settings: list[str]
+) -> RunConfig:
+    from backtester.config import config_from_manifest, load_config, setting
+
+    for text in settings:
+        key, value = setting(text)
+        flags[key] = value
+    if manifest is not None:
+        if config_file is not None:
+            raise UsageError("give a config file or --from MANIFEST, not both")
+        return config_from_manifest(manifest, flags)
+    return load_config(config_file, environ=environment(), flags=flags)
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _grid(text: str | None) -> str | tuple[str, ...] | None:
+    return _words(text) if text is not None and "," in text else text

@@ -1,0 +1,233 @@
+"""The walk-forward loop: settle, freeze lessons, decide, commit; one cutoff after the other.
+
+Start and recovery are one path. A run always walks from its first cutoff; what the journal holds
+already and what would come out the same is taken from it, everything else is done now. So a
+killed run, a failed cell and a changed lesson need no rule of their own: a recorded cell counts
+if it was decided under the very lessons that it would be shown again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from backtester.cell import CellTask, LessonTask, Parts, decision_hash_of, lesson_row
+from backtester.crew import Crew
+from backtester.errors import ProviderError
+from backtester.journal import Journal, Ledger
+from backtester.memory import MemoryEntry, VisibleLessons
+from backtester.plan import Barrier, Plan
+from backtester.progress import Progress
+from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
+
+SETTLED: Final = ("done", "unread", "no_data")
+"""States of a cell that a second run does not try again."""
+_END: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class Walk:
+    """Walk a plan's barriers, with a journal that remembers and a memory that waits.
+
+    Args:
+        plan: What to do.
+        journal: Where it is written down.
+        crew: Who decides.
+        parts: Seams of the audit.
+        recorded: In replay, the run that is replayed: its outcomes are served, and its decisions
+            and lessons stand in for cells that miss, so that a miss fails alone.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        journal: Journal,
+        crew: Crew,
+        *,
+        parts: Parts | None = None,
+        recorded: Ledger | None = None,
+    ) -> None:
+        self.plan = plan
+        self.journal = journal
+        self.crew = crew
+        self.parts = parts or Parts()
+        self.recorded = recorded
+        config = plan.config
+        self.book = self.parts.book(
+            scope=config.memory,
+            trials_share_memory=config.trials_share_memory,
+            own=config.own_lessons,
+            other=config.other_lessons,
+        )
+        self.waiting: dict[CellKey, tuple[datetime, CellRecord]] = {}
+        self.unsettled: dict[CellKey, CellRecord] = {}
+
+    def settle(self, until: datetime) -> list[LessonRecord]:
+        """Settle every decision whose return is known by ``until`` and write its lesson."""
+        due = sorted(
+            (at, key.session, key.ticker, key.trial, key)
+            for key, (at, _) in self.waiting.items()
+            if at <= until
+        )
+        settled = [(self.waiting.pop(key)[1], key) for *_, key in due]
+        pairs = [(cell, self._return_of(cell)) for cell, _ in settled]
+        lessons = self._lessons_of(pairs)
+        self._commit_settled([returned for _, returned in pairs], lessons)
+        for (cell, returned), lesson in zip(pairs, lessons, strict=True):
+            self.book.add(self._entry(cell, returned, lesson))
+        return lessons
+
+    def freeze(self, barrier: Barrier) -> list[CellTask]:
+        """Fix the lessons that each cell of a barrier is shown."""
+        return [self._task(key, barrier.cutoff) for key in barrier.keys]
+
+    def decide(self, tasks: Sequence[CellTask]) -> list[CellRecord]:
+        """Decide what the journal does not hold under the same lessons; retry what fails."""
+        kept = {task.key: cell for task in tasks if (cell := self._kept(task)) is not None}
+        todo = [task for task in tasks if task.key not in kept]
+        fresh = {cell.key: cell for cell in self.crew.decide(todo)}
+        for _ in range(self._retries):
+            again = [task for task in todo if fresh[task.key].status == "failed"]
+            if not again:
+                break
+            fresh.update({cell.key: cell for cell in self.crew.decide(again)})
+        return [kept.get(task.key) or fresh[task.key] for task in tasks]
+
+    def commit(self, cells: Sequence[CellRecord]) -> list[CellRecord]:
+        """Append new cells in order as one synced write, and return them."""
+        new = [cell for cell in cells if self.journal.ledger.cells.get(cell.key) is not cell]
+        self.journal.append(new)
+        for cell in cells:
+            self._remember(cell)
+        return new
+
+    def close(self) -> list[LessonRecord]:
+        """Settle all that the snapshot can settle, and write down what stays open and why."""
+        lessons = self.settle(_END)
+        cells = [cell for _, cell in sorted(self.unsettled.items())]
+        pairs = [(cell, self._return_of(cell)) for cell in cells]
+        rows = [self._lesson_or_kept(cell, returned) for cell, returned in pairs]
+        self._commit_settled([returned for _, returned in pairs], rows)
+        return lessons
+
+    def expect(self, cell: CellRecord) -> None:
+        """Take a decided cell whose return is still to come."""
+        self._remember(cell)
+
+    # -- one line each
+
+    @property
+    def _retries(self) -> int:
+        return 0 if self.plan.config.mode == "replay" else self.plan.config.cell_retries
+
+    def _task(self, key: CellKey, cutoff: datetime) -> CellTask:
+        visible: VisibleLessons = self.book.visible(key, cutoff)
+        shown = self.book.to_lessons(visible, self.crew.bench.symbols_at(key, cutoff))
+        recorded = self.recorded.cells.get(key) if self.recorded else None
+        return CellTask(
+            key=key,
+            cutoff=cutoff,
+            own_lessons=shown.own,
+            other_lessons=shown.other,
+            lessons_hash=self.book.lessons_hash(visible),
+            lessons_shown=visible.ids,
+            scored=key not in self.plan.warmup,
+            outcomes=recorded.outcomes if recorded else (),
+        )
+
+    def _kept(self, task: CellTask) -> CellRecord | None:
+        cell = self.journal.ledger.cells.get(task.key)
+        usable = cell is not None and cell.status in SETTLED
+        return cell if cell and usable and cell.lessons_hash == task.lessons_hash else None
+
+    def _remember(self, cell: CellRecord) -> None:
+        if self.recorded and cell.error_class == "replay_miss":
+            cell = self.recorded.cells.get(cell.key, cell)
+        if cell.status not in ("done", "unread"):
+            return
+        at = self.parts.due_at(cell.key, self.plan.snapshot, self.plan.rule)
+        if at is None:
+            self.unsettled[cell.key] = cell
+        else:
+            self.waiting[cell.key] = (at, cell)
+
+    def _return_of(self, cell: CellRecord) -> ReturnRecord:
+        return self.parts.settle(
+            cell.key, cell.rating, snapshot=self.plan.snapshot, rule=self.plan.rule
+        )
+
+    def _lessons_of(
+        self, pairs: Sequence[tuple[CellRecord, ReturnRecord]]
+    ) -> list[LessonRecord]:
+        tasks = {}
+        rows = {}
+        for cell, returned in pairs:
+            row = self._lesson_or_kept(cell, returned)
+            rows[cell.key] = row
+            if row.lesson_status == "written" and not row.lesson:
+                old = self.recorded.lessons.get(cell.key) if self.recorded else None
+                tasks[cell.key] = LessonTask(
+                    cell=cell,
+                    returned=returned,
+                    decision_hash=row.decision_hash,
+                    outcomes=old.outcomes if old else (),
+                )
+        rows.update({row.key: row for row in self.crew.reflect(list(tasks.values()))})
+        return [rows[cell.key] for cell, _ in pairs]
+
+    def _lesson_or_kept(self, cell: CellRecord, returned: ReturnRecord) -> LessonRecord:
+        decided = decision_hash_of(cell, returned)
+        row = lesson_row(cell, returned, decided, scope=self.plan.config.memory)
+        old = self.journal.ledger.lessons.get(cell.key)
+        same = old is not None and old.decision_hash == decided and old.lesson_status != "failed"
+        return old if old and same and old.lesson_status == row.lesson_status else row
+
+    def _commit_settled(
+        self, returns: Sequence[ReturnRecord], lessons: Sequence[LessonRecord]
+    ) -> None:
+        ledger = self.journal.ledger
+        new: list[ReturnRecord | LessonRecord] = []
+        new += [item for item in returns if ledger.returns.get(item.key) != item]
+        new += [item for item in lessons if ledger.lessons.get(item.key) != item]
+        self.journal.append(new)
+
+    def _entry(
+        self, cell: CellRecord, returned: ReturnRecord, lesson: LessonRecord
+    ) -> MemoryEntry:
+        if self.recorded and lesson.lesson_status == "failed":
+            lesson = self.recorded.lessons.get(cell.key, lesson)
+        return MemoryEntry(
+            lesson=lesson,
+            decision=cell.decision,
+            horizon=returned.horizon,
+            benchmark=returned.benchmark or "none",
+        )
+
+
+def walk_through(
+    walk: Walk, *, progress: Progress, after_commit: Callable[[], None] = lambda: None
+) -> None:
+    """Take every barrier of a walk, then close it.
+
+    Raises:
+        ProviderError: Every cell of a barrier failed in transport: the provider is not there.
+    """
+    for barrier in walk.plan.barriers:
+        lessons = walk.settle(barrier.cutoff)
+        tasks = walk.freeze(barrier)
+        cells = walk.decide(tasks)
+        new = walk.commit(cells)
+        progress.settled(lessons)
+        progress.committed(barrier, new, len(cells) - len(new))
+        _stop_if_hopeless(new)
+        after_commit()
+    progress.settled(walk.close())
+    progress.finished()
+
+
+def _stop_if_hopeless(new: Sequence[CellRecord]) -> None:
+    if new and all(cell.error_class == "transport" for cell in new):
+        raise ProviderError(
+            f"every cell of {new[0].key.session} failed to reach the model: {new[0].error}; "
+            "the run is stopped and goes on with the same command"
+        )

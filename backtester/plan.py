@@ -1,0 +1,158 @@
+"""Lay out a run before anything is decided: instruments, cells, cutoffs, identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from backtester.broker import ScoreRule
+from backtester.calendar import Calendar, calendar_of, grid_sessions
+from backtester.config import RunConfig
+from backtester.errors import DataError
+from backtester.records import CellKey
+from backtester.runs import RESULTS_VERSION, run_id_of
+from backtester.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Barrier:
+    """Hold the cells that share one cutoff instant, sorted by ticker and trial.
+
+    Attributes:
+        cutoff: UTC instant.
+        keys: Cells.
+    """
+
+    cutoff: datetime
+    keys: tuple[CellKey, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Say everything that a run will do.
+
+    Attributes:
+        config: With tickers resolved to instrument ids.
+        snapshot: Opened snapshot.
+        barriers: In order of their cutoff.
+        warmup: Cells that decide and remember but are not scored.
+        identity: Everything that can change an answer.
+        run_id: Slug and hash of the identity.
+        rule: The run's own score.
+    """
+
+    config: RunConfig
+    snapshot: Snapshot
+    barriers: tuple[Barrier, ...]
+    warmup: frozenset[CellKey]
+    identity: Mapping[str, Any]
+    run_id: str
+    rule: ScoreRule
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return sum(len(barrier.keys) for barrier in self.barriers)
+
+
+def lay_out(config: RunConfig, snapshot: Snapshot, *, fingerprint: str) -> Plan:
+    """Resolve tickers, build each instrument's grid and gather cells by cutoff instant.
+
+    Args:
+        config: What is asked for.
+        snapshot: What it runs on.
+        fingerprint: `Pipeline.fingerprint()`, part of the identity.
+
+    Raises:
+        DataError: A ticker or date that the snapshot does not hold.
+        UsageError: A grid without a session.
+    """
+    instruments = tuple(resolve_ticker(snapshot, ticker, config) for ticker in config.tickers)
+    _require_range(config, snapshot)
+    config = config.model_copy(update={"tickers": tuple(dict.fromkeys(instruments))})
+    by_cutoff: dict[datetime, list[CellKey]] = {}
+    warmup: set[CellKey] = set()
+    grids: dict[str, list[str]] = {}
+    for instrument in config.tickers:
+        calendar = calendar_of(instrument)
+        sessions = grid_sessions(calendar, config.grid, config.start, config.end)
+        grids[instrument] = [session.isoformat() for session in sessions]
+        for position, session in enumerate(sessions):
+            for trial in range(config.trials):
+                key = CellKey(session=session, ticker=instrument, trial=trial)
+                by_cutoff.setdefault(cutoff_of(calendar, session, config), []).append(key)
+                if position < config.warmup:
+                    warmup.add(key)
+    identity = {
+        **config.identity_fields(),
+        "tickers": sorted(config.tickers),
+        "grid_sessions": dict(sorted(grids.items())),
+        "snapshot_id": snapshot.id,
+        "prompt_fingerprint": fingerprint,
+        "results_version": RESULTS_VERSION,
+    }
+    return Plan(
+        config=config,
+        snapshot=snapshot,
+        barriers=tuple(
+            Barrier(cutoff=cutoff, keys=tuple(sorted(keys, key=lambda k: (k.ticker, k.trial))))
+            for cutoff, keys in sorted(by_cutoff.items())
+        ),
+        warmup=frozenset(warmup),
+        identity=identity,
+        run_id=run_id_of(config, identity),
+        rule=score_rule(config),
+    )
+
+
+def score_rule(config: RunConfig) -> ScoreRule:
+    """Return the run's own score, named ``default``."""
+    return ScoreRule(
+        horizon=config.horizon,
+        entry_rule=config.entry_rule,
+        decision_time=config.decision_time,
+        benchmark=config.benchmark,
+        haircut=config.delisting_haircut,
+    )
+
+
+def cutoff_of(calendar: Calendar, session: date, config: RunConfig) -> datetime:
+    """Return the cutoff of a decision of ``session``: its close, or its open."""
+    if config.decision_time == "close":
+        return calendar.close_utc(session)
+    return calendar.open_utc(session)
+
+
+def resolve_ticker(snapshot: Snapshot, ticker: str, config: RunConfig) -> str:
+    """Return the instrument id of a ticker, by the names valid from start to end of the run.
+
+    Raises:
+        DataError: The snapshot does not hold it; the message lists what it holds.
+    """
+    known = snapshot.instruments()
+    if ticker in known:
+        return ticker
+    for on in (config.end, config.start):
+        found = snapshot.resolve(ticker, on)
+        if found is not None:
+            return found
+    raise DataError(
+        f"ticker {ticker!r} is not in snapshot {snapshot.name}: it holds {', '.join(known)}"
+    )
+
+
+def _require_range(config: RunConfig, snapshot: Snapshot) -> None:
+    if config.start >= snapshot.start and config.end <= snapshot.end:
+        return
+    raise DataError(
+        f"dates {config.start} to {config.end} reach outside snapshot {snapshot.name}, which "
+        f"covers {snapshot.start} to {snapshot.end}: choose dates within it"
+    )
+
+
+def cache_folder(data_dir: Path) -> Path:
+    """Return where a workspace keeps its reply cache."""
+    return data_dir / "cache" / "replies"

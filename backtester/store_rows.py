@@ -1,0 +1,274 @@
+"""A run's records as Arrow tables, one for each table of the results database, checked.
+
+Whatever a table must not hold is refused here, before a database is touched: a number that is NaN,
+infinite or too large to be added up exactly, a cell that appears twice, a value of a wrong type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backtester.errors import DataError
+from backtester.records import CellRecord, LessonRecord, ReturnRecord
+from backtester.store_tables import (
+    CELLS,
+    LIMIT,
+    LLM_CALLS,
+    MEMORY,
+    READS,
+    RETURNS,
+    RUNS,
+    SUMMED_UNITS,
+    Column,
+    Table,
+)
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "VARCHAR": pa.string(),
+    "VARCHAR[]": pa.list_(pa.string()),
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+}
+
+# Where the columns of `runs` that are no key of the manifest itself come from: identity or config.
+_SETTINGS: Final = {
+    "tickers": "tickers",
+    "first_date": "start",
+    "last_date": "end",
+    "grid": "grid",
+    "decision_time": "decision_time",
+    "horizon": "horizon",
+    "entry_rule": "entry",
+    "benchmark": "benchmark",
+    "memory_scope": "memory",
+    "trials": "trials",
+    "provider": "provider",
+    "quick_model": "quick_model",
+    "deep_model": "deep_model",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDocument:
+    """Hold everything of one run that the database shows.
+
+    Attributes:
+        manifest: The run's manifest as JSON values; ``run_id`` and ``status`` are required.
+        cells: Records in force, one for each cell; superseded ones stay in the journal.
+        returns: One for each cell and score.
+        lessons: One for each cell that has a memory row.
+    """
+
+    manifest: Mapping[str, object]
+    cells: Sequence[CellRecord]
+    returns: Sequence[ReturnRecord]
+    lessons: Sequence[LessonRecord]
+
+    @property
+    def run_id(self) -> str:
+        """The run's id.
+
+        Raises:
+            DataError: The manifest has none.
+        """
+        run_id = self.manifest.get("run_id")
+        if not isinstance(run_id, str) or not run_id:
+            raise DataError("a run's manifest has no run_id: restore it, or run it again")
+        return run_id
+
+
+def arrow_tables(document: RunDocument) -> Mapping[str, pa.Table]:
+    """Return a run's rows as Arrow tables, by table name, rows in key order.
+
+    Raises:
+        DataError: A record holds what the table must not; run, cell and column are named.
+    """
+    run_id = document.run_id
+    cells = sorted(document.cells, key=attrgetter("key"))
+    returns = sorted(document.returns, key=lambda row: (row.score_id, row.key))
+    lessons = sorted(document.lessons, key=attrgetter("key"))
+    _refuse_repeats(run_id, "cells", [str(cell.key) for cell in cells])
+    _refuse_repeats(run_id, "returns", [f"{row.key} ({row.score_id})" for row in returns])
+    _refuse_repeats(run_id, "memory", [str(row.key) for row in lessons])
+    return {
+        RUNS.name: _run_table(document),
+        CELLS.name: _flat_table(CELLS, run_id, cells),
+        RETURNS.name: _flat_table(RETURNS, run_id, returns),
+        MEMORY.name: _flat_table(MEMORY, run_id, lessons),
+        LLM_CALLS.name: pa.concat_tables(
+            [
+                _owned_table(LLM_CALLS, run_id, cells, "calls", phase="decision"),
+                _owned_table(LLM_CALLS, run_id, lessons, "calls", phase="lesson"),
+            ]
+        ),
+        READS.name: _owned_table(READS, run_id, cells, "reads"),
+    }
+
+
+def _refuse_repeats(run_id: str, table: str, names: Sequence[str]) -> None:
+    if len(set(names)) == len(names):
+        return
+    name, times = Counter(names).most_common(1)[0]
+    raise DataError(
+        f"run {run_id}: {name} appears {times} times in {table}: hand in the records in force only"
+    )
+
+
+def _run_table(document: RunDocument) -> pa.Table:
+    manifest = document.manifest
+    settings = {**_mapping(manifest, "config"), **_mapping(manifest, "identity")}
+    values: dict[str, object] = {}
+    for column in RUNS.columns:
+        if column.name in _SETTINGS:
+            value = settings.get(_SETTINGS[column.name])
+        else:
+            value = manifest.get("commit" if column.name == "source_commit" else column.name)
+        values[column.name] = _run_value(column, value)
+    arrays = [
+        _array(column, [values[column.name]], f"run {document.run_id}", lambda _: "its manifest")
+        for column in RUNS.columns
+    ]
+    return pa.table(arrays, names=[column.name for column in RUNS.columns])
+
+
+def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = manifest.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _run_value(column: Column, value: object) -> object:
+    if value is None:
+        return None
+    if column.type == "DATE":
+        return value if isinstance(value, date) else date.fromisoformat(str(value))
+    if column.type == "TIMESTAMP":
+        instant = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    if column.type == "VARCHAR" and not isinstance(value, str):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return value
+
+
+def _flat_table(
+    table: Table,
+    run_id: str,
+    records: Sequence[CellRecord] | Sequence[ReturnRecord] | Sequence[LessonRecord],
+) -> pa.Table:
+    arrays = []
+    for column in table.columns:
+        if column.name == "run_id":
+            arrays.append(_constant(run_id, len(records)))
+            continue
+        arrays.append(
+            _array(
+                column,
+                _values(column.source, records, counted=column.counted),
+                f"run {run_id}, {table.name}",
+                lambda row: str(records[row].key),
+            )
+        )
+    return pa.table(arrays, names=[column.name for column in table.columns])
+
+
+def _owned_table(
+    table: Table,
+    run_id: str,
+    owners: Sequence[CellRecord] | Sequence[LessonRecord],
+    field: str,
+    *,
+    phase: str = "",
+) -> pa.Table:
+    """Return the table of what cells or lessons own: their calls or reads, in order."""
+    groups = [getattr(owner, field) for owner in owners]
+    sizes = np.fromiter(map(len, groups), dtype=np.int64, count=len(groups))
+    owner_of = np.repeat(np.arange(len(groups)), sizes)
+    seq = np.arange(len(owner_of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    items = [item for group in groups for item in group]
+
+    def named(row: int) -> str:
+        return f"{owners[owner_of[row]].key}, {field} {seq[row]}"
+
+    arrays = []
+    for column in table.columns:
+        where = f"run {run_id}, {table.name}"
+        if column.name == "run_id":
+            arrays.append(_constant(run_id, len(items)))
+        elif column.name == "phase":
+            arrays.append(_constant(phase, len(items)))
+        elif column.name == "seq":
+            arrays.append(pa.array(seq.astype(np.int32)))
+        elif column.source.startswith("owner."):
+            arrays.append(_of_owner(column, owners, owner_of, where))
+        else:
+            arrays.append(_array(column, _values(column.source, items), where, named))
+    return pa.table(arrays, names=[column.name for column in table.columns])
+
+
+def _of_owner(
+    column: Column,
+    owners: Sequence[CellRecord] | Sequence[LessonRecord],
+    owner_of: npt.NDArray[np.int64],
+    where: str,
+) -> pa.Array[Any]:
+    values = _values(column.source.removeprefix("owner."), owners)
+    array = _array(column, values, where, lambda row: str(owners[row].key))
+    return array.take(pa.array(owner_of, pa.int64()))
+
+
+def _values(source: str, records: Iterable[object], *, counted: bool = False) -> list[object]:
+    found = map(attrgetter(source), records)
+    return [len(items) for items in found] if counted else list(found)
+
+
+def _constant(text: str, length: int) -> pa.Array[Any]:
+    return pa.repeat(pa.scalar(text, pa.string()), length)
+
+
+def _array(
+    column: Column, values: list[object], where: str, named: Callable[[int], str]
+) -> pa.Array[Any]:
+    """Return one column; `named` says which row a position is, for messages."""
+    try:
+        array = pa.array(values, type=_ARROW.get(column.type, pa.string()))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise DataError(f"{where}.{column.name} does not fit its type: {error}") from error
+    if column.type == "DOUBLE":
+        _refuse_numbers(column, array, where, named)
+        # -0.0 and 0.0 are one number; two spellings of it would be two rows of a GROUP BY's file.
+        array = pc.add(array, pa.scalar(0.0))
+    elif column.type == "TIMESTAMP":
+        array = array.cast(pa.timestamp("us"))
+    if not column.null and array.null_count:
+        row = pc.index(pc.is_null(array), True).as_py()
+        raise DataError(f"{where}.{column.name} is missing for {named(row)}: the journal is wrong")
+    return array
+
+
+def _refuse_numbers(
+    column: Column, array: pa.Array[Any], where: str, named: Callable[[int], str]
+) -> None:
+    good = pc.is_finite(array)
+    if column.unit in SUMMED_UNITS:
+        good = pc.and_(good, pc.less(pc.abs(array), pa.scalar(LIMIT)))
+    if pc.all(good, skip_nulls=True, min_count=0).as_py():
+        return
+    row = pc.index(good, False).as_py()
+    raise DataError(
+        f"{where}.{column.name} of {named(row)} is {array[row].as_py()!r}: a result is a finite "
+        f"number{f' under {LIMIT:g}' if column.unit in SUMMED_UNITS else ''}, or None with a reason"
+    )

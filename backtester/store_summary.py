@@ -1,0 +1,198 @@
+"""Read the published database back as typed rows: the rating table and what is printed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+import duckdb
+
+from backtester.errors import DataError
+from backtester.sql import damaged, open_results
+from backtester.store_schema import ordered_select
+from backtester.store_tables import View
+from backtester.store_views import COST_BY_NODE, LEAK_AUDIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """Hold what the alpha views measure of a group; see `backtester schema` for each.
+
+    Fractions are fractions. A mean is None where no row has the value.
+    """
+
+    n: int
+    resolved: int
+    pending: int
+    missing_bar: int
+    conflict: int
+    delisted: int
+    n_return: int
+    mean_return: float | None
+    stddev_return: float | None
+    n_benchmark: int
+    mean_benchmark_return: float | None
+    n_alpha: int
+    mean_alpha: float | None
+    stddev_alpha: float | None
+    n_directional: int
+    mean_directional_alpha: float | None
+    right_calls: int
+    exact_zeros: int
+    hit_rate: float | None
+    overlapping_windows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingRow(Measures):
+    """One row of the rating table.
+
+    Attributes:
+        rating: ``Sell`` ... ``Buy``, or ``unread``.
+    """
+
+    rating: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary(Measures):
+    """What became of every cell of a run, and the measures over all its scored decisions.
+
+    Attributes:
+        run_id: Run.
+        score_id: Score.
+        results_root: Root, or None while the run is not finished.
+        horizon: Sessions from decision to exit.
+        entry_rule: Fill rule.
+        cells: All cells so far, warm-up included; so are the counts by status.
+        done: With a rating.
+        unread: Answered, but no rating could be read.
+        failed: Could not be decided.
+        no_data: No usable bar at the cutoff.
+        skipped_budget: The run's cap came first.
+        degraded: A core tool failed on the way.
+        warmup: Not scored.
+        benchmarks: Benchmarks of the scored decisions, sorted.
+        benchmark_bases: Their bases, ``price`` or ``total``.
+    """
+
+    run_id: str
+    score_id: str
+    results_root: str | None
+    horizon: int | None
+    entry_rule: str | None
+    cells: int
+    done: int
+    unread: int
+    failed: int
+    no_data: int
+    skipped_budget: int
+    degraded: int
+    warmup: int
+    benchmarks: tuple[str, ...]
+    benchmark_bases: tuple[str, ...]
+
+    @property
+    def benchmark(self) -> str:
+        """The benchmarks in words, or ``none``."""
+        return ", ".join(self.benchmarks) or "none"
+
+    @property
+    def benchmark_basis(self) -> str:
+        """Their bases in words, or ``none``."""
+        return ", ".join(self.benchmark_bases) or "none"
+
+    @property
+    def equal_weight_return(self) -> float | None:
+        """Mean return of all scored decisions with equal weights, whatever the rating."""
+        return self.mean_return
+
+    @property
+    def benchmark_return(self) -> float | None:
+        """Mean return of the benchmark over the same windows."""
+        return self.mean_benchmark_return
+
+
+def published_runs(database: Path) -> tuple[str, ...]:
+    """Return the ids of the runs in the database, sorted; none where there is no database.
+
+    Raises:
+        DataError: It is damaged or of another version.
+    """
+    if not database.exists():
+        return ()
+    rows = _rows(database, "SELECT run_id FROM runs ORDER BY run_id", [])
+    return tuple(str(row["run_id"]) for row in rows)
+
+
+def rating_rows(database: Path, run_id: str, *, score_id: str = "default") -> tuple[RatingRow, ...]:
+    """Return a run's rating table: Sell, Underweight, Hold, Overweight, Buy, unread.
+
+    Always six rows; a rating that was never given has ``n`` 0 and no means.
+
+    Raises:
+        DataError: There is no database, it is damaged, or it has no such run and score.
+    """
+    query = "SELECT * FROM alpha_by_rating WHERE run_id = ? AND score_id = ? ORDER BY rating"
+    rows = _rows(database, query, [run_id, score_id])
+    if not rows:
+        _unknown(database, run_id, score_id)
+    names = [field.name for field in fields(RatingRow)]
+    return tuple(RatingRow(**{name: row[name] for name in names}) for row in rows)
+
+
+def run_summary(database: Path, run_id: str, *, score_id: str = "default") -> RunSummary:
+    """Return what became of a run's cells, with equal-weight and benchmark means.
+
+    Raises:
+        DataError: There is no database, it is damaged, or it has no such run and score.
+    """
+    query = "SELECT * FROM run_summary WHERE run_id = ? AND score_id = ?"
+    rows = _rows(database, query, [run_id, score_id])
+    if not rows:
+        _unknown(database, run_id, score_id)
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in rows[0].items()
+    }
+    return RunSummary(**values)
+
+
+def run_document(database: Path, run_id: str) -> Mapping[str, object]:
+    """Return a run's figures as JSON values: summary, ratings, leak audit, cost by node.
+
+    Raises:
+        DataError: There is no database, it is damaged, or it has no such run.
+    """
+    return {
+        "summary": asdict(run_summary(database, run_id)),
+        "ratings": [asdict(row) for row in rating_rows(database, run_id)],
+        "leak_audit": _of_run(database, LEAK_AUDIT, run_id),
+        "cost_by_node": _of_run(database, COST_BY_NODE, run_id),
+    }
+
+
+def _of_run(database: Path, view: View, run_id: str) -> list[dict[str, Any]]:
+    return _rows(database, f"FROM ({ordered_select(view)}) WHERE run_id = ?", [run_id])
+
+
+def _unknown(database: Path, run_id: str, score_id: str) -> NoReturn:
+    known = published_runs(database)
+    if run_id in known:
+        raise DataError(f"run {run_id} has no score {score_id!r} in {database}: try 'default'")
+    raise DataError(
+        f"{database} has no run {run_id}: it holds {', '.join(known[:5]) or 'none'}; "
+        "run `backtester rebuild` if its folder is there"
+    )
+
+
+def _rows(database: Path, query: str, parameters: list[str]) -> list[dict[str, Any]]:
+    with open_results(database) as connection:
+        try:
+            found = connection.execute(query, parameters)
+            names = [str(column[0]) for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        except duckdb.Error as error:
+            # The queries are ours, so what fails is the file.
+            raise damaged(error, database) from error

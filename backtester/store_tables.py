@@ -1,0 +1,469 @@
+"""Every table of the results database: columns, types, units, meaning.
+
+`store_schema` prints these objects and makes the tables from them, so what is documented and what
+is there cannot differ. The views are in `store_views`.
+
+Conventions that hold for all tables:
+
+* A session is a ``DATE`` in the exchange's own zone.
+* An instant is a plain ``TIMESTAMP`` that holds UTC. It carries no zone on purpose: comparing,
+  casting to a date and printing then give the same in every client, whatever its ``TimeZone``.
+* Ratings are an ordered ENUM, so ``ORDER BY rating`` runs from Sell to Buy.
+* Doubles are stored whole; nothing is rounded. None is NaN or infinite: NULL, with a reason.
+* ``exact_sum``, ``exact_mean`` and ``exact_stddev`` add 18-digit decimals, so they give the same
+  double for every order of the rows and every number of threads. ``sum`` and ``avg`` do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from backtester.records import RATINGS, CellStatus, LessonStatus, ReturnStatus
+
+UNREAD: Final = "unread"
+"""Name of the row of decisions without a rating, in views that group by rating."""
+
+LIMIT: Final = 1e9
+"""Magnitude that a value which the views add up must stay under (`DECIMAL(38,18)` ends at 1e20)."""
+
+SUMMED_UNITS: Final = ("fraction", "USD")
+"""Units of the columns that the views add up."""
+
+ENUMS: Final[dict[str, tuple[str, ...]]] = {
+    "rating": RATINGS,
+    "rating_row": (*RATINGS, UNREAD),
+    "cell_status": get_args(CellStatus),
+    "return_status": get_args(ReturnStatus),
+    "lesson_status": get_args(LessonStatus),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """Describe one column of a table or view.
+
+    Attributes:
+        name: Column name.
+        type: DuckDB type, or the name of an ENUM.
+        unit: Unit of the value, empty where there is none.
+        meaning: One line.
+        null: When the value is NULL; empty where it never is.
+        source: Attribute of the record that the value comes from, dotted; ``owner.`` in front
+            reads the cell or lesson that a call or read belongs to.
+        counted: The value is the number of items of the source.
+        repeats: A replay gives the same value. False for wall times, costs and the like, which
+            depend on the machine, the clock or the cache.
+    """
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    null: str = ""
+    source: str = ""
+    counted: bool = False
+    repeats: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Describe one table.
+
+    Attributes:
+        name: Table name.
+        meaning: What one row is.
+        key: Columns that name a row; exports are ordered by them.
+        columns: In order.
+    """
+
+    name: str
+    meaning: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Describe one view.
+
+    Attributes:
+        name: View name.
+        question: The question that it answers.
+        note: What a reader has to know to read it right.
+        key: Columns that name a row; exports are ordered by them.
+        columns: In order.
+        sql: The SELECT.
+    """
+
+    name: str
+    question: str
+    note: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    sql: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Macro:
+    """Describe one SQL function that the database brings along."""
+
+    name: str
+    parameters: str
+    meaning: str
+    sql: str
+
+
+def col(
+    name: str,
+    type: str,  # noqa: A002 - the word that the table's reader looks for
+    unit: str,
+    meaning: str,
+    *,
+    null: str = "",
+    source: str = "",
+    counted: bool = False,
+    repeats: bool = True,
+) -> Column:
+    """Build a column; the source is the attribute of the same name unless told otherwise."""
+    return Column(
+        name=name,
+        type=type,
+        unit=unit,
+        meaning=meaning,
+        null=null,
+        source=source or name,
+        counted=counted,
+        repeats=repeats,
+    )
+
+
+MACROS: Final = (
+    Macro(
+        name="exact_sum",
+        parameters="x",
+        meaning="Sum over the rows that are not NULL, the same for every row order.",
+        sql="sum(x::DECIMAL(38,18))::DOUBLE",
+    ),
+    Macro(
+        name="exact_mean",
+        parameters="x",
+        meaning="Mean over the rows that are not NULL, the same for every row order.",
+        sql="exact_sum(x) / count(x)",
+    ),
+    Macro(
+        name="stddev_of",
+        parameters="values_, mean_, range_",
+        meaning="Inner part of exact_stddev.",
+        # Deviations are divided by the range first: they then lie in [-1, 1], where 18 decimals
+        # neither overflow nor lose a small spread.
+        sql="""CASE WHEN len(values_) < 2 THEN NULL WHEN range_ = 0 THEN 0.0
+            ELSE range_ * sqrt(list_sum(list_transform(values_, lambda v:
+                (((v - mean_) / range_) * ((v - mean_) / range_))::DECIMAL(38,18)))::DOUBLE
+                / (len(values_) - 1)) END""",
+    ),
+    Macro(
+        name="exact_stddev",
+        parameters="x",
+        meaning="Sample standard deviation (n - 1), the same for every row order; NULL below 2.",
+        sql="stddev_of(list(x) FILTER (WHERE x IS NOT NULL), exact_mean(x), max(x) - min(x))",
+    ),
+)
+
+_RUN: Final = col("run_id", "VARCHAR", "", "Run.")
+_CELL: Final = (
+    _RUN,
+    col("ticker", "VARCHAR", "", "Instrument id, stable over renames (META).", source="key.ticker"),
+    col("session", "DATE", "session", "Decision session.", source="key.session"),
+    col("trial", "INTEGER", "", "Repeat number of the cell, from 0.", source="key.trial"),
+)
+_OWNED: Final = (
+    _RUN,
+    col("ticker", "VARCHAR", "", "Ticker of the cell.", source="owner.key.ticker"),
+    col("session", "DATE", "session", "Session of the cell.", source="owner.key.session"),
+    col("trial", "INTEGER", "", "Trial of the cell.", source="owner.key.trial"),
+)
+_KEY: Final = ("run_id", "session", "ticker", "trial")
+
+RUNS: Final = Table(
+    name="runs",
+    meaning="One run: what it is, what it ran on, how it stands. From its manifest.",
+    key=("run_id",),
+    columns=(
+        _RUN,
+        col("status", "VARCHAR", "", "started, stopped or finished.", repeats=False),
+        col(
+            "created_at",
+            "TIMESTAMP",
+            "UTC",
+            "When it was started.",
+            null="not recorded",
+            repeats=False,
+        ),
+        col(
+            "finished_at",
+            "TIMESTAMP",
+            "UTC",
+            "When it ended.",
+            null="not finished",
+            repeats=False,
+        ),
+        col("snapshot_id", "VARCHAR", "", "Content hash of the snapshot.", null="not recorded"),
+        col("snapshot_name", "VARCHAR", "", "Its name.", null="not recorded"),
+        col(
+            "prompt_fingerprint",
+            "VARCHAR",
+            "",
+            "Hash of prompts, tools, schemas and topology.",
+            null="not recorded",
+        ),
+        col("results_version", "INTEGER", "", "Version of the rules.", null="not recorded"),
+        col("results_root", "VARCHAR", "", "Hash over the results.", null="not finished"),
+        col("cells_planned", "INTEGER", "cells", "Cells of the grid.", null="not recorded"),
+        col("tickers", "VARCHAR[]", "", "Instruments.", null="not recorded"),
+        col("first_date", "DATE", "date", "First date of the grid.", null="not recorded"),
+        col("last_date", "DATE", "date", "Last date of the grid.", null="not recorded"),
+        col("grid", "VARCHAR", "", "daily, weekly, ... or a JSON list.", null="not recorded"),
+        col("decision_time", "VARCHAR", "", "close or open.", null="not recorded"),
+        col("horizon", "INTEGER", "sessions", "Decision to exit.", null="not recorded"),
+        col("entry_rule", "VARCHAR", "", "Fill rule.", null="not recorded"),
+        col("benchmark", "VARCHAR", "", "Explicit benchmark.", null="chosen by suffix"),
+        col("memory_scope", "VARCHAR", "", "portfolio, ticker or off.", null="not recorded"),
+        col("trials", "INTEGER", "", "Repeats of each cell.", null="not recorded"),
+        col("provider", "VARCHAR", "", "Model provider.", null="not recorded"),
+        col("quick_model", "VARCHAR", "", "Model of the quick tier.", null="not recorded"),
+        col("deep_model", "VARCHAR", "", "Model of the deep tier.", null="not recorded"),
+        col("identity", "VARCHAR", "JSON", "All that can change an answer.", null="not recorded"),
+        col("config", "VARCHAR", "JSON", "Configuration.", null="not recorded", repeats=False),
+        col("versions", "VARCHAR", "JSON", "Packages.", null="not recorded", repeats=False),
+        col(
+            "source_commit",
+            "VARCHAR",
+            "",
+            "Commit of the source checkout.",
+            null="no checkout",
+            repeats=False,
+        ),
+    ),
+)
+
+CELLS: Final = Table(
+    name="cells",
+    meaning="One decision of a run, decided or not. Prompts and replies are in its journal.",
+    key=_KEY,
+    columns=(
+        *_CELL,
+        col("symbol", "VARCHAR", "", "Symbol valid at the cutoff (FB)."),
+        col("cutoff", "TIMESTAMP", "UTC", "Instant up to which the world was known."),
+        col("status", "cell_status", "", "done, unread, failed, no_data or skipped_budget."),
+        col("error_class", "VARCHAR", "", "Word for what went wrong.", null="nothing did"),
+        col(
+            "error",
+            "VARCHAR",
+            "",
+            "One line on what went wrong.",
+            null="nothing did",
+            repeats=False,
+        ),
+        col("rating", "rating", "", "The decision; never Hold for want of one.", null="none read"),
+        col("rating_source", "VARCHAR", "", "How the rating was read; 'none' where it was not."),
+        col("typed", "VARCHAR", "JSON", "The typed decision; 'null' where there is none."),
+        col("lessons_hash", "VARCHAR", "sha256", "Hash of the lessons that the cell was shown."),
+        col(
+            "lessons_shown",
+            "VARCHAR[]",
+            "",
+            "Those lessons, as ticker|session|trial, newest first.",
+        ),
+        col("degraded", "BOOLEAN", "", "A core tool failed on the way."),
+        col("scored", "BOOLEAN", "", "False for warm-up sessions, which no view counts."),
+        col("steps", "INTEGER", "steps", "Graph steps that ran."),
+        col("n_calls", "INTEGER", "calls", "Model calls.", source="calls", counted=True),
+        col(
+            "n_outcomes",
+            "INTEGER",
+            "calls",
+            "Attempts that ended without an answer.",
+            source="outcomes",
+            counted=True,
+        ),
+        col("wall_s", "DOUBLE", "seconds", "Wall time of the cell.", repeats=False),
+    ),
+)
+
+RETURNS: Final = Table(
+    name="returns",
+    meaning=(
+        "What one decision earned over its window, under one score. Windows overlap when the grid "
+        "is finer than the horizon: average these rows, never chain them."
+    ),
+    key=("run_id", "score_id", "session", "ticker", "trial"),
+    columns=(
+        *_CELL,
+        col("score_id", "VARCHAR", "", "Score; 'default' is the run's own."),
+        col("status", "return_status", "", "resolved, pending, missing_bar, conflict, delisted."),
+        col("reason", "VARCHAR", "", "Why it is not resolved.", null="resolved"),
+        col("horizon", "INTEGER", "sessions", "Decision session to exit."),
+        col("entry_rule", "VARCHAR", "", "next_open, next_close, close or open."),
+        col("entry_session", "DATE", "session", "Session of the fill.", null="no fill"),
+        col("exit_session", "DATE", "session", "Session of the exit.", null="no exit yet"),
+        col("entry_at", "TIMESTAMP", "UTC", "Instant of the fill.", null="no fill"),
+        col("entry_price", "DOUBLE", "currency", "Price paid, as traded.", null="no fill"),
+        col("exit_price", "DOUBLE", "currency", "Close at the exit, as traded.", null="no exit"),
+        col("split_factor", "DOUBLE", "shares", "Shares held per share bought.", null="no exit"),
+        col("dividends", "DOUBLE", "currency", "Paid per share bought.", null="no exit"),
+        col("raw_price", "DOUBLE", "fraction", "Return without dividends.", null="not resolved"),
+        col(
+            "raw_total",
+            "DOUBLE",
+            "fraction",
+            "Return with dividends: 'return' everywhere.",
+            null="not resolved",
+        ),
+        col("currency", "VARCHAR", "", "Currency of the quotes.", null="unknown"),
+        col("benchmark", "VARCHAR", "", "Benchmark.", null="none is known"),
+        col("benchmark_source", "VARCHAR", "", "explicit, suffix or none."),
+        col("benchmark_basis", "VARCHAR", "", "price or total.", null="no benchmark"),
+        col("benchmark_currency", "VARCHAR", "", "Its currency.", null="no benchmark"),
+        col("benchmark_entry_date", "DATE", "session", "Its entry bar.", null="no benchmark bar"),
+        col("benchmark_exit_date", "DATE", "session", "Its exit bar.", null="no benchmark bar"),
+        col("benchmark_return", "DOUBLE", "fraction", "Its return.", null="see alpha_reason"),
+        col(
+            "alpha",
+            "DOUBLE",
+            "fraction",
+            "Return on the benchmark's basis less the benchmark's.",
+            null="see alpha_reason",
+        ),
+        col(
+            "alpha_cc",
+            "DOUBLE",
+            "fraction",
+            "Likewise, both legs close of d to close of d+h.",
+            null="see alpha_reason",
+        ),
+        col("alpha_reason", "VARCHAR", "", "Why alpha is NULL.", null="alpha is there"),
+        col("direction", "INTEGER", "", "+1, 0 or -1 by rating.", null="no rating"),
+        col(
+            "directional_alpha",
+            "DOUBLE",
+            "fraction",
+            "direction * alpha.",
+            null="no rating or no alpha",
+        ),
+        col("flags", "VARCHAR[]", "", "same_bar, index_open, currency_differs, haircut."),
+        col("resolved_at", "TIMESTAMP", "UTC", "When the result was known.", null="pending"),
+    ),
+)
+
+MEMORY: Final = Table(
+    name="memory",
+    meaning="The memory row of one decision, and the lesson drawn from it.",
+    key=_KEY,
+    columns=(
+        *_CELL,
+        col("resolved_at", "TIMESTAMP", "UTC", "From when it may be shown.", null="still waiting"),
+        col("rating", "rating", "", "The decision.", null="none read"),
+        col("raw_return", "DOUBLE", "fraction", "Return with dividends.", null="not resolved"),
+        col("alpha", "DOUBLE", "fraction", "Alpha.", null="not resolved, or no benchmark"),
+        col("lesson_status", "lesson_status", "", "written, failed, off, no_rating or waiting."),
+        col("lesson", "VARCHAR", "text", "The lesson; empty unless written."),
+        col("decision_hash", "VARCHAR", "sha256", "Hash of decision and return reflected on."),
+        col("error", "VARCHAR", "", "Why it failed.", null="it did not", repeats=False),
+        col("n_calls", "INTEGER", "calls", "Model calls.", source="calls", counted=True),
+    ),
+)
+
+LLM_CALLS: Final = Table(
+    name="llm_calls",
+    meaning="One model call (or attempt) of a decision or of a lesson.",
+    key=(*_KEY, "phase", "seq"),
+    columns=(
+        *_OWNED,
+        col("phase", "VARCHAR", "", "decision or lesson."),
+        col("seq", "INTEGER", "", "Position in the cell, from 0."),
+        col("node", "VARCHAR", "", "Node of the graph, or Reflector."),
+        col("call_index", "INTEGER", "", "Position in the node, by message.", source="index"),
+        col("attempt", "INTEGER", "", "0, then 1.. for repairs."),
+        col("key", "VARCHAR", "sha256", "Cache key."),
+        col("reply_hash", "VARCHAR", "sha256", "Hash of the normalised reply."),
+        col("finish_reason", "VARCHAR", "", "As answered; 'outcome:<kind>' where no answer came."),
+        col("hit", "BOOLEAN", "", "Served from the cache.", repeats=False),
+        col("provider", "VARCHAR", "", "Provider."),
+        col("model", "VARCHAR", "", "Model asked for."),
+        col("input_tokens", "BIGINT", "tokens", "As reported.", null="not reported", repeats=False),
+        col(
+            "output_tokens", "BIGINT", "tokens", "As reported.", null="not reported", repeats=False
+        ),
+        col(
+            "cost_usd",
+            "DOUBLE",
+            "USD",
+            "What the call cost; 0 for a hit.",
+            null="price unknown",
+            repeats=False,
+        ),
+        col(
+            "saved_usd",
+            "DOUBLE",
+            "USD",
+            "What a hit saved.",
+            null="price unknown",
+            repeats=False,
+        ),
+        col("latency_s", "DOUBLE", "seconds", "Wall time of the call.", repeats=False),
+    ),
+)
+
+READS: Final = Table(
+    name="reads",
+    meaning="One read of the snapshot by a cell, as its view logged it.",
+    key=(*_KEY, "seq"),
+    columns=(
+        *_OWNED,
+        col("seq", "INTEGER", "", "Position in the cell, from 0."),
+        col("node", "VARCHAR", "", "Node that read; 'harness' outside the graph."),
+        col("call_index", "INTEGER", "", "Position of the tool call in the node.", source="index"),
+        col("tool", "VARCHAR", "", "Tool; empty for the harness."),
+        col("source_table", "VARCHAR", "", "Table of the snapshot.", source="table"),
+        col("instrument", "VARCHAR", "", "Instrument read; empty for none.", source="symbol"),
+        col("window_start", "DATE", "date", "First date, clamped.", null="open", source="start"),
+        col("window_end", "DATE", "date", "Last date, clamped.", null="open", source="end"),
+        col("n_rows", "BIGINT", "rows", "Rows returned.", source="rows"),
+        col("max_known_at", "TIMESTAMP", "UTC", "Newest known_at returned.", null="no row"),
+        col("clamped", "BOOLEAN", "", "A later date had been asked for."),
+        col("dropped", "BIGINT", "rows", "Undated rows left out."),
+    ),
+)
+
+TABLES: Final = (RUNS, CELLS, RETURNS, MEMORY, LLM_CALLS, READS)
+
+
+def enum_statements() -> tuple[str, ...]:
+    """Return the statements that create the ENUM types."""
+    return tuple(
+        f"CREATE TYPE {name} AS ENUM ({', '.join(literal(word) for word in words)})"
+        for name, words in ENUMS.items()
+    )
+
+
+def macro_statements() -> tuple[str, ...]:
+    """Return the statements that create the SQL functions."""
+    return tuple(f"CREATE MACRO {m.name}({m.parameters}) AS {m.sql}" for m in MACROS)
+
+
+def table_statements() -> tuple[str, ...]:
+    """Return the statements that create the tables."""
+    made = []
+    for table in TABLES:
+        columns = ", ".join(
+            f"{column.name} {column.type}{'' if column.null else ' NOT NULL'}"
+            for column in table.columns
+        )
+        made.append(f"CREATE TABLE {table.name} ({columns})")
+    return tuple(made)
+
+
+def literal(text: str) -> str:
+    """Quote a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,205 @@
+"""What does not depend on a cutoff: columns by split epoch, indicators, rows by instant.
+
+A `ViewCache` works each of them out once for all views of a snapshot. It knows no cutoff and
+decides nothing: a view takes a prefix of what is here, after its own filter. Bars are on the basis
+of the first so many splits of their instrument (an epoch) and end where the next split begins. As
+every indicator at a bar is a function of the bars up to it, a prefix of a whole epoch's series is
+what the shorter history would give, bit for bit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backtester.schema import SPLIT
+from backtester.snapshot import ActionColumns, BarColumns, Snapshot
+from tradingagents_core.indicators import compute
+from tradingagents_core.protocols import Bars
+
+Instants = npt.NDArray[np.int64]
+Days = npt.NDArray[np.datetime64]
+Floats = npt.NDArray[np.float64]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+# Undated rows are kept behind all others, so that a filter leaves them out like the future.
+UNDATED = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """Hold the splits of one instrument in the order in which they became known."""
+
+    known_at: Instants
+    ex_sessions: Days
+    numerators: tuple[int, ...]
+    denominators: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """Hold the bars of one instrument on the basis of its first so many splits.
+
+    The rows reach to the split that comes next and are ordered by ``known_at``, undated ones last.
+
+    Attributes:
+        known_at: UTC microseconds.
+        bars: The rows, adjusted.
+        ordered: Number of leading rows whose sessions ascend.
+        undated: Number of rows at the end without an instant.
+    """
+
+    known_at: Instants
+    bars: Bars
+    ordered: int
+    undated: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatedRows:
+    """Hold the rows of another table for one instrument, by ``known_at``, undated ones last."""
+
+    known_at: Instants
+    rows: pa.Table
+    undated: int
+
+
+class ViewCache:
+    """Hold what the views of one snapshot share; safe to use from several threads."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._lock = threading.RLock()
+        self._splits: dict[str, Splits] = {}
+        self._epochs: dict[tuple[str, int], Epoch] = {}
+        self._indicators: dict[tuple[str, int], Mapping[str, Floats]] = {}
+        self._tables: dict[tuple[str, str | None], DatedRows] = {}
+        self._symbols: dict[tuple[str, date], str] = {}
+        self.instruments = frozenset(snapshot.instruments())
+        codes = {
+            row.calendar
+            for instrument in snapshot.instruments()
+            for row in snapshot.identity_rows(instrument)
+        }
+        self.calendar_codes = tuple(sorted(codes))
+
+    def resolve(self, symbol: str, on: date) -> str | None:
+        """Return the instrument that went by a symbol on a date, or None; hits are kept."""
+        found = self._symbols.get((symbol, on))
+        if found is None:
+            found = self.snapshot.resolve(symbol, on)
+            if found is not None:
+                self._symbols[symbol, on] = found
+        return found
+
+    def splits(self, instrument: str) -> Splits:
+        """Return the splits of an instrument."""
+        return self._once(
+            self._splits, instrument, lambda: _splits_of(self.snapshot.actions(instrument))
+        )
+
+    def epoch(self, instrument: str, splits: int) -> Epoch:
+        """Return the bars of an instrument on the basis of its first `splits` splits."""
+        return self._once(
+            self._epochs,
+            (instrument, splits),
+            lambda: _epoch_of(self.snapshot.bars(instrument), self.splits(instrument), splits),
+        )
+
+    def indicators(self, instrument: str, splits: int) -> Mapping[str, Floats]:
+        """Return every indicator over a whole epoch."""
+        return self._once(
+            self._indicators,
+            (instrument, splits),
+            lambda: compute(self.epoch(instrument, splits).bars),
+        )
+
+    def table(self, name: str, instrument: str | None) -> DatedRows:
+        """Return the rows of a table that belong to an instrument, or to none."""
+        return self._once(
+            self._tables,
+            (name, instrument),
+            lambda: _dated_rows(self.snapshot.table(name), instrument),
+        )
+
+    def _once(self, kept: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
+        found = kept.get(key)
+        if found is None:
+            with self._lock:
+                found = kept.get(key)
+                if found is None:
+                    found = kept[key] = make()
+        return found
+
+
+def _instants(known_at: npt.NDArray[np.datetime64]) -> Instants:
+    values = known_at.astype("datetime64[us]").astype(np.int64)
+    values[np.isnat(known_at)] = UNDATED
+    return values
+
+
+def _splits_of(actions: ActionColumns) -> Splits:
+    known_at = _instants(actions.known_at)
+    chosen = np.flatnonzero(actions.kind == SPLIT)
+    chosen = chosen[np.argsort(known_at[chosen], kind="stable")]
+    return Splits(
+        known_at=known_at[chosen],
+        ex_sessions=actions.ex_sessions[chosen],
+        numerators=tuple(actions.numerator[chosen].tolist()),
+        denominators=tuple(actions.denominator[chosen].tolist()),
+    )
+
+
+def _epoch_of(bars: BarColumns, splits: Splits, count: int) -> Epoch:
+    known_at = _instants(bars.known_at)
+    order = np.argsort(known_at, kind="stable")
+    undated = int(np.count_nonzero(known_at == UNDATED))
+    if count < len(splits.known_at):
+        # What follows the next split is on another basis, and after every cutoff of this epoch.
+        within = known_at[order] < splits.known_at[count]
+        within |= known_at[order] == UNDATED
+        order = order[within]
+    sessions = bars.sessions[order]
+    up, down = np.ones(len(order)), np.ones(len(order))
+    for split in range(count):
+        before = sessions < splits.ex_sessions[split]
+        up[before] *= splits.numerators[split]
+        down[before] *= splits.denominators[split]
+    falls = np.flatnonzero(sessions[1:] <= sessions[:-1])
+    return Epoch(
+        known_at=known_at[order],
+        bars=Bars(
+            sessions=sessions,
+            open=bars.open[order] * down / up,
+            high=bars.high[order] * down / up,
+            low=bars.low[order] * down / up,
+            close=bars.close[order] * down / up,
+            volume=bars.volume[order] * up / down,
+        ),
+        ordered=int(falls[0]) + 1 if len(falls) else len(order),
+        undated=undated,
+    )
+
+
+def _dated_rows(table: pa.Table, instrument: str | None) -> DatedRows:
+    if "instrument" in table.column_names:
+        column = table.column("instrument")
+        mine = pc.is_null(column) if instrument is None else pc.equal(column, pa.scalar(instrument))
+        table = table.filter(mine)
+    stamps = table.column("known_at").cast(pa.int64()).fill_null(pa.scalar(UNDATED, pa.int64()))
+    known_at = stamps.to_numpy()
+    order = np.argsort(known_at, kind="stable")
+    return DatedRows(
+        known_at=known_at[order],
+        rows=table.take(order),
+        undated=int(np.count_nonzero(known_at == UNDATED)),
+    )

@@ -1,0 +1,1 @@
+"""Benchmarks: each states a question, measures both sides in one process run, prints the ratio."""

@@ -1,0 +1,1 @@
+"""Guards: each proves one rule of the house on the source itself, and can fail."""

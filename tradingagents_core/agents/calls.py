@@ -1,0 +1,106 @@
+"""What a node of one cell works with, and how it asks a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable
+from langgraph.runtime import Runtime
+
+from tradingagents_core.errors import ModelOutcome
+from tradingagents_core.prompts import Brief
+from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Sink, Site, ToolCall, View
+
+Model = Runnable[LanguageModelInput, AIMessage]
+StateUpdate = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellContext:
+    """Hold what belongs to one cell and is no state: it travels as the graph's runtime context.
+
+    Attributes:
+        request: What is asked for.
+        view: Data at the cutoff.
+        brief: What every prompt of the cell says.
+        sink: Takes progress, or None.
+        nodes: Names of the nodes that ran, in order of their end.
+    """
+
+    request: CellRequest
+    view: View
+    brief: Brief
+    sink: Sink | None
+    nodes: list[str]
+
+    def site(self, node: str, index: int, **changes: Any) -> Site:
+        """Return the place of a call or read of this cell."""
+        return Site(
+            cell=self.request.cell,
+            node=node,
+            index=index,
+            trial=self.request.trial,
+            generation=self.request.generation,
+            **changes,
+        )
+
+    @contextmanager
+    def at(self, node: str, index: int, *, tool: str = "") -> Iterator[None]:
+        """Make every read inside the block known as this place's."""
+        token = CURRENT_SITE.set(self.site(node, index, tool=tool))
+        try:
+            yield
+        finally:
+            CURRENT_SITE.reset(token)
+
+
+Node = Callable[[Mapping[str, object], Runtime[CellContext]], StateUpdate]
+
+
+def ask(model: Model, messages: Sequence[BaseMessage], site: Site) -> AIMessage:
+    """Make one model call from a place in the run.
+
+    Raises:
+        ModelOutcome: The attempt ended without an answer.
+        ReplayMiss: A strict replay has no recording for it.
+    """
+    token = CURRENT_SITE.set(site)
+    try:
+        return model.invoke(list(messages))
+    finally:
+        CURRENT_SITE.reset(token)
+
+
+def said(reply: AIMessage) -> str:
+    """Return the text of a reply that has to have one.
+
+    Raises:
+        ModelOutcome: The text is empty.
+    """
+    text = str(reply.text).strip()
+    if not text:
+        raise ModelOutcome("empty", "the reply has no text")
+    return text
+
+
+def call_arguments(reply: AIMessage) -> tuple[ToolCall, ...]:
+    """Return the tool calls of a reply, those with unreadable arguments last."""
+    good = [
+        ToolCall(id=call["id"] or "", name=call["name"], args=_json_text(call["args"]))
+        for call in reply.tool_calls
+    ]
+    broken = [
+        ToolCall(id=call["id"] or "", name=call["name"] or "", args=call["args"] or "")
+        for call in reply.invalid_tool_calls
+    ]
+    return (*good, *broken)
+
+
+def _json_text(args: Mapping[str, Any]) -> str:
+    return json.dumps(args, sort_keys=True, ensure_ascii=False)

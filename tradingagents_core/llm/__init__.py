@@ -1,0 +1,1 @@
+"""Chat models behind one factory, every call recorded or replayed."""

@@ -1,0 +1,84 @@
+"""Settings of the pipeline itself: what shapes the graph and its prompts.
+
+`backtester.config.RunConfig` builds one of these; nothing here reads files or the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tradingagents_core.errors import SettingsError
+
+ALL_ANALYSTS = ("market", "social", "news", "fundamentals")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineSettings:
+    """Fix everything about the pipeline that can change an answer, models apart.
+
+    Attributes:
+        analysts: Wire keys, in the order in which they run; at least one.
+        max_debate_rounds: Bull/bear rounds; the debate ends at ``count >= 2 * rounds``.
+        max_risk_discuss_rounds: Risk rounds; ends at ``count >= 3 * rounds``.
+        max_tool_turns: Turns with tool calls that one analyst may take.
+        max_repairs: Structured calls repeated with the error quoted.
+        recursion_limit: LangGraph's own limit of steps.
+        analysts_parallel: Run analysts as branches instead of in turn; prompts stay equal.
+        price_lookback: Sessions of prices that analysts are told to look at.
+        news_lookback_days: Calendar days of news.
+        output_language: Language of reports and decisions.
+        lesson_roles: Node names that are shown lessons.
+    """
+
+    analysts: tuple[str, ...] = ALL_ANALYSTS
+    max_debate_rounds: int = 1
+    max_risk_discuss_rounds: int = 1
+    max_tool_turns: int = 6
+    max_repairs: int = 1
+    recursion_limit: int = 100
+    analysts_parallel: bool = False
+    price_lookback: int = 30
+    news_lookback_days: int = 7
+    output_language: str = "English"
+    lesson_roles: tuple[str, ...] = ("Portfolio Manager",)
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or repeated analyst list.
+
+        Raises:
+            SettingsError: With what to write instead.
+        """
+        if not self.analysts:
+            raise SettingsError(
+                "analysts is empty: name at least one of " + ", ".join(ALL_ANALYSTS)
+            )
+        if len(set(self.analysts)) != len(self.analysts):
+            raise SettingsError(f"analysts repeats a name: {', '.join(self.analysts)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Name one model of one provider, with what is sent along.
+
+    Attributes:
+        provider: Row of the provider table (``rulebook``, ``openai``, ``openai_compatible``).
+        model: Model name as the provider knows it.
+        base_url: Endpoint, or None for the provider's own.
+        endpoint_alias: Name in keys; None derives it (DESIGN section 6).
+        temperature: Sampling temperature, or None to send none.
+        max_tokens: Limit of a reply, or None to send none.
+        structured_method: ``json_schema, function_calling, json_mode, none``, or None for the
+            capability table's word.
+        timeout_s: Transport only, never in a key.
+        max_retries: Transport only, never in a key.
+    """
+
+    provider: str = "rulebook"
+    model: str = "rulebook-1"
+    base_url: str | None = None
+    endpoint_alias: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    structured_method: str | None = None
+    timeout_s: float = 120.0
+    max_retries: int = 2

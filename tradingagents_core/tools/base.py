@@ -1,0 +1,62 @@
+"""What a tool is: a name, a description, arguments, and a function from a view to text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from pydantic import BaseModel
+
+from tradingagents_core.protocols import Identity, View
+from tradingagents_core.tools.text import one_line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """Describe one tool that an analyst can call.
+
+    Attributes:
+        name: Wire name.
+        description: What it answers, for the model.
+        args: Pydantic model of its arguments.
+        run: Reads the view and returns the answer; raises `ToolInputError` or `DataUnavailable`
+            for what it cannot answer.
+    """
+
+    name: str
+    description: str
+    args: type[BaseModel]
+    run: Callable[[View, Any], str]
+
+
+def look_up(view: View, symbol: str) -> Identity:
+    """Return the instrument that a model named.
+
+    Only a symbol that was valid on the simulated date is one: a later name of the company is not
+    known yet.
+
+    Raises:
+        ToolInputError: For any other word.
+    """
+    return view.identity(view.resolve(symbol))
+
+
+def title(identity: Identity) -> str:
+    """Name an instrument in a header: symbol and name at the cutoff."""
+    return f"{identity.symbol} ({one_line(identity.name, 80)})"
+
+
+def days_back(end: date, days: int) -> date:
+    """Return the date so many calendar days earlier, held at the calendar's first day."""
+    return date.fromordinal(max(1, end.toordinal() - days))
+
+
+def cut_notes(view: View, **asked: date | None) -> list[str]:
+    """Say which of the dates asked for lay after the simulated date and were cut to it."""
+    return [
+        f"# {name} {day} lies after the simulated date and was cut to it"
+        for name, day in asked.items()
+        if day is not None and day > view.session
+    ]

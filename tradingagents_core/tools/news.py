@@ -1,0 +1,99 @@
+"""The news tools. Headlines and texts are other people's words: each item stays on one line."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from tradingagents_core.errors import DataUnavailable, ToolInputError
+from tradingagents_core.protocols import Row, View
+from tradingagents_core.tools.base import Tool, cut_notes, days_back, look_up, title
+from tradingagents_core.tools.inputs import GlobalNewsArguments, NewsArguments
+from tradingagents_core.tools.text import instant_text, one_line
+
+DEFAULT_DAYS = 7
+DEFAULT_ITEMS = 20
+_TABLE = "news"
+
+
+def get_news(view: View, arguments: NewsArguments) -> str:
+    """Print the news about one instrument, newest first."""
+    identity = look_up(view, arguments.ticker)
+    start, end = arguments.start_date, arguments.end_date
+    if start is not None and end is not None and start > end:
+        raise ToolInputError(f"start_date {start} is after end_date {end}: swap them")
+    notes = cut_notes(view, start_date=start, end_date=end)
+    newest = _newest(view, end)
+    start = days_back(newest, DEFAULT_DAYS) if start is None else min(start, newest)
+    return _news(
+        view,
+        about=title(identity),
+        instrument=identity.instrument,
+        start=start,
+        end=end,
+        limit=DEFAULT_ITEMS,
+        notes=notes,
+    )
+
+
+def get_global_news(view: View, arguments: GlobalNewsArguments) -> str:
+    """Print news that belongs to no single instrument, newest first."""
+    end = arguments.curr_date
+    start = days_back(_newest(view, end), arguments.look_back_days or DEFAULT_DAYS)
+    return _news(
+        view,
+        about="the world's markets",
+        instrument=None,
+        start=start,
+        end=end,
+        limit=arguments.limit or DEFAULT_ITEMS,
+        notes=cut_notes(view, curr_date=end),
+    )
+
+
+def _newest(view: View, end: date | None) -> date:
+    return view.session if end is None else min(end, view.session)
+
+
+def _news(
+    view: View,
+    *,
+    about: str,
+    instrument: str | None,
+    start: date,
+    end: date | None,
+    limit: int,
+    notes: list[str],
+) -> str:
+    view.require(_TABLE, instrument)
+    rows = view.rows(_TABLE, instrument, start=start, end=end, last=limit)
+    if not rows and not view.rows(_TABLE, instrument, last=1):
+        # A source that keeps recent items alone looks like silence in the past: it is said.
+        raise DataUnavailable(f"no news about {about} is on record up to {view.session}")
+    header = f"# News about {about}, {start} to {_newest(view, end)}, seen on {view.session}"
+    items = [_item(row) for row in reversed(rows)]
+    return "\n".join([header, *notes, *(items or ["# None in this window"])])
+
+
+def _item(row: Row) -> str:
+    source = one_line(str(row.fields.get("source") or "unnamed source"), 80)
+    headline = one_line(str(row.fields.get("title") or ""), 200)
+    summary = row.fields.get("summary")
+    told = f" | {one_line(str(summary))}" if summary else ""
+    return f"- {instant_text(row.known_at)} | {source} | {headline}{told}"
+
+
+NEWS = Tool(
+    name="get_news",
+    description=(
+        "News about one symbol that was published in a window, newest first, at most "
+        f"{DEFAULT_ITEMS} items."
+    ),
+    args=NewsArguments,
+    run=get_news,
+)
+GLOBAL_NEWS = Tool(
+    name="get_global_news",
+    description="News about economies and markets at large, newest first.",
+    args=GlobalNewsArguments,
+    run=get_global_news,
+)
