@@ -156,7 +156,6 @@ def _with_itself(blank: Comparison, trade: Trade, bench: Market) -> Comparison:
         benchmark_return=trade.earned.on(bench.identity.basis),
         alpha=0.0,
         alpha_cc=0.0,
-        index_open=bench.is_index and trade.entry.point == "open",
     )
 
 
@@ -167,21 +166,24 @@ def _with_other(
     leg = _leg(bench, trade.entry.session, trade.exit.session, trade.entry.point)
     if leg.earned is None or leg.entry is None:
         return replace(blank, reason=leg.reason, instants=leg.instants)
+    own_close = market.quote(session, "close")
     from_close = _leg(bench, session, trade.exit.session, "close")
+    own_instants = () if own_close is None else (own_close.known_at,)
     return replace(
         blank,
         entry=leg.entry,
         exit=leg.exit,
         benchmark_return=leg.earned.on(basis),
         alpha=trade.earned.on(basis) - leg.earned.on(basis),
-        alpha_cc=_alpha_cc(trade, market, session, from_close, basis),
-        instants=(*leg.instants, *from_close.instants),
+        alpha_cc=_alpha_cc(trade, market, own_close, from_close, basis),
+        instants=(*leg.instants, *from_close.instants, *own_instants),
         index_open=bench.is_index and leg.entry.point == "open",
     )
 
 
-def _alpha_cc(trade: Trade, market: Market, session: date, leg: _Leg, basis: str) -> float | None:
-    entry = market.quote(session, "close")
+def _alpha_cc(
+    trade: Trade, market: Market, entry: Quote | None, leg: _Leg, basis: str
+) -> float | None:
     if entry is None or leg.earned is None:
         return None
     own = market.earned(entry, trade.exit, haircut=trade.haircut)

@@ -190,10 +190,15 @@ class RunConfig(BaseModel):
         )
 
     def identity_fields(self) -> dict[str, Any]:
-        """Return the identity fields as JSON values, sorted by name."""
+        """Return the identity fields as JSON values, sorted by name.
+
+        A configured endpoint alias stands for the address, so a server may move between ports.
+        """
         wanted = {name for name in type(self).model_fields if is_identity(name)}
         dumped = self.model_dump(mode="json", include=wanted)
         dumped["entry"] = self.entry_rule
+        if self.endpoint_alias is not None:
+            dumped["base_url"] = None
         return dict(sorted(dumped.items()))
 
 

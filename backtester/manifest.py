@@ -88,7 +88,7 @@ class FileEntry(_Strict):
     @field_validator("file")
     @classmethod
     def _stays_in_its_folder(cls, value: str) -> str:
-        if value != Path(value).name or value.startswith("."):
+        if not value or value != Path(value).name or value.startswith("."):
             raise ValueError("is no plain file name")
         return value
 

@@ -7,6 +7,7 @@ and never loaded. Nothing is ever evicted. It belongs on a local disk.
 
 from __future__ import annotations
 
+import os.path
 import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,6 +137,9 @@ class ReplyCache:
             UsageError: For a folder that cannot be made or written.
         """
         folder = folder.absolute()
+        if os.path.expandvars(folder) != str(folder):
+            # diskcache would put the answers somewhere else.
+            raise UsageError(f"the cache folder {folder} names a variable: choose another data_dir")
         if read_only and not (folder / MARKER).is_file():
             raise DataError(f"no reply cache at {folder}: record a run first, or check the path")
         try:

@@ -31,6 +31,7 @@ from backtester.errors import DataError
 from backtester.manifest import MANIFEST_NAME, SNAPSHOT_NAME, Manifest, Source, id_of_conformed
 from backtester.schema import SCHEMA_VERSION, table_schema
 from backtester.snapshot_folder import (
+    Capture,
     Problem,
     conform_all,
     read_folder,
@@ -398,15 +399,21 @@ def write_snapshot(
 ) -> Snapshot:
     """Check a capture, store it whole or not at all, and open it.
 
-    The arguments, and what is refused, are those of `snapshot_folder.write_folder`.
+    Args:
+        folder: Target, usually ``data_dir/snapshots/<name>``.
+        tables: Table name -> rows.
+        name: Snapshot name.
+        declared_start: First date that it answers for.
+        declared_end: Last one.
+        sources: Where the rows came from; each table with rows needs at least one.
+        absent: Reason for each table that is not there.
+        captured_at: When the capture was made, zone-aware.
 
     Raises:
-        DataError: For rows that must not be stored.
+        DataError: For rows that must not be stored, see `barcheck.check_capture`.
         UsageError: For a name that is none, or a folder that cannot be written.
     """
-    write_folder(
-        folder,
-        tables,
+    capture = Capture(
         name=name,
         declared_start=declared_start,
         declared_end=declared_end,
@@ -414,6 +421,7 @@ def write_snapshot(
         absent=absent,
         captured_at=captured_at,
     )
+    write_folder(folder, tables, capture)
     return open_folder(folder)
 
 

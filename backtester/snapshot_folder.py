@@ -28,6 +28,7 @@ from backtester.manifest import (
     MANIFEST_NAME,
     SNAPSHOT_NAME,
     FileEntry,
+    Finding,
     Manifest,
     Source,
     id_of_conformed,
@@ -37,6 +38,27 @@ from backtester.manifest import (
 from backtester.schema import CORE_TABLES, SCHEMA_VERSION, TABLES, conform, table_schema
 
 NOT_CAPTURED = "this snapshot was captured without it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """Say what a manifest tells about rows beside the rows themselves.
+
+    Attributes:
+        name: Snapshot name.
+        declared_start: First date that the snapshot answers for.
+        declared_end: Last one.
+        sources: Where the rows came from; each table with rows needs at least one.
+        absent: Reason for each table that is not there.
+        captured_at: When the capture was made, zone-aware.
+    """
+
+    name: str
+    declared_start: date
+    declared_end: date
+    sources: Sequence[Source]
+    absent: Mapping[str, str]
+    captured_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,17 +160,7 @@ def _id_of(manifest: Manifest, tables: Mapping[str, pa.Table]) -> str:
     )
 
 
-def write_folder(
-    folder: Path,
-    tables: Mapping[str, pa.Table],
-    *,
-    name: str,
-    declared_start: date,
-    declared_end: date,
-    sources: Sequence[Source],
-    absent: Mapping[str, str],
-    captured_at: datetime,
-) -> Manifest:
+def write_folder(folder: Path, tables: Mapping[str, pa.Table], capture: Capture) -> Manifest:
     """Check a capture and store it, whole or not at all.
 
     A second writer to the same folder waits for the first; the last one to finish stays. Where a
@@ -157,57 +169,61 @@ def write_folder(
     Args:
         folder: Target, usually ``data_dir/snapshots/<name>``.
         tables: Table name -> rows.
-        name: Snapshot name.
-        declared_start: First date that it answers for.
-        declared_end: Last one.
-        sources: Where the rows came from; each table needs at least one with rows of it.
-        absent: Reason for each table that is not there.
-        captured_at: When the capture was made, zone-aware.
+        capture: What the manifest says about them.
 
     Raises:
         DataError: For rows that must not be stored, see `barcheck.check_capture`.
         UsageError: For a name that is none, or a folder that cannot be written.
     """
-    if not SNAPSHOT_NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no snapshot name: write letters, digits and . _ -")
+    if not SNAPSHOT_NAME.fullmatch(capture.name):
+        raise UsageError(f"{capture.name!r} is no snapshot name: write letters, digits and . _ -")
     findings = check_capture(
         {"actions": TABLES["actions"].empty(), **tables},
-        declared_start=declared_start,
-        declared_end=declared_end,
-        captured_at=captured_at,
+        declared_start=capture.declared_start,
+        declared_end=capture.declared_end,
+        captured_at=capture.captured_at,
     )
     conformed = conform_all(tables, undated=False)
-    reasons = reasons_of(conformed, absent)
     payloads = {table: _to_parquet(rows) for table, rows in conformed.items()}
+    entries = {
+        table: _entry(table, rows, payloads[table], capture.sources)
+        for table, rows in conformed.items()
+    }
+    manifest = _manifest_of(capture, conformed, entries, findings)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _sole_writer(folder):
-            files = _put_files(folder, payloads)
-            manifest = Manifest(
-                format=MANIFEST_FORMAT,
-                name=name,
-                snapshot_id=id_of_conformed(
-                    conformed, SCHEMA_VERSION, declared_start, declared_end, absent=reasons
-                ),
-                schema_version=SCHEMA_VERSION,
-                declared_start=declared_start,
-                declared_end=declared_end,
-                captured_at=captured_at.astimezone(UTC),
-                tables={
-                    table: _entry(files[table], payloads[table], rows, table, sources)
-                    for table, rows in conformed.items()
-                },
-                absent=reasons,
-                sources=tuple(sources),
-                findings=findings,
-            )
+            manifest = _place_files(folder, manifest, payloads)
             write_whole(folder / MANIFEST_NAME, manifest.to_json().encode())
-            _clear(folder, keep={MANIFEST_NAME, *files.values()})
+            _clear(folder, keep={entry.file for entry in manifest.tables.values()})
     except OSError as error:
         raise UsageError(
             f"snapshot folder {folder} cannot be written ({error.strerror}): choose another"
         ) from error
     return manifest
+
+
+def _manifest_of(
+    capture: Capture,
+    tables: Mapping[str, pa.Table],
+    entries: dict[str, FileEntry],
+    findings: tuple[Finding, ...],
+) -> Manifest:
+    absent = reasons_of(tables, capture.absent)
+    start, end = capture.declared_start, capture.declared_end
+    return Manifest(
+        format=MANIFEST_FORMAT,
+        name=capture.name,
+        snapshot_id=id_of_conformed(tables, SCHEMA_VERSION, start, end, absent=absent),
+        schema_version=SCHEMA_VERSION,
+        declared_start=start,
+        declared_end=end,
+        captured_at=capture.captured_at.astimezone(UTC),
+        tables=entries,
+        absent=absent,
+        sources=tuple(capture.sources),
+        findings=findings,
+    )
 
 
 def conform_all(tables: Mapping[str, pa.Table], *, undated: bool) -> dict[str, pa.Table]:
@@ -245,15 +261,13 @@ def _to_parquet(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _entry(
-    file: str, payload: bytes, rows: pa.Table, table: str, sources: Sequence[Source]
-) -> FileEntry:
+def _entry(table: str, rows: pa.Table, payload: bytes, sources: Sequence[Source]) -> FileEntry:
     used = [source for source in sources if table in source.tables]
     if not used and rows.num_rows:
         raise DataError(f"table {table} has rows and no source: name where they came from")
     oldest, newest = _known_range(rows)
     return FileEntry(
-        file=file,
+        file=f"{table}.parquet",
         rows=rows.num_rows,
         bytes=len(payload),
         sha256=hashlib.sha256(payload).hexdigest(),
@@ -286,18 +300,17 @@ def _sole_writer(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _put_files(folder: Path, payloads: Mapping[str, bytes]) -> dict[str, str]:
-    """Write each table's file beside those that the manifest in force names; return the names."""
+def _place_files(folder: Path, manifest: Manifest, payloads: Mapping[str, bytes]) -> Manifest:
+    """Write the files beside those of the manifest in force; return where they are."""
     in_force = _hashes_in_force(folder)
-    files = {}
-    for table, payload in payloads.items():
-        sha256 = hashlib.sha256(payload).hexdigest()
-        file = f"{table}.parquet"
-        if in_force.get(file, sha256) != sha256:
-            file = f"{table}-{sha256[:12]}.parquet"
-        write_whole(folder / file, payload)
-        files[table] = file
-    return files
+    placed = {}
+    for table, entry in manifest.tables.items():
+        file = entry.file
+        if in_force.get(file, entry.sha256) != entry.sha256:
+            file = f"{table}-{entry.sha256[:12]}.parquet"
+        write_whole(folder / file, payloads[table])
+        placed[table] = entry.model_copy(update={"file": file})
+    return manifest.model_copy(update={"tables": placed})
 
 
 def _hashes_in_force(folder: Path) -> dict[str, str]:

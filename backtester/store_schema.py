@@ -27,7 +27,8 @@ from backtester.store_views import VIEWS
 _INTRODUCTION: Final = (
     "reports/results.duckdb, published anew while a run goes on and at its end. Sessions are DATE, "
     "instants are TIMESTAMP and hold UTC, fractions are fractions (0.01 is one percent), nothing "
-    "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy. "
+    "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy; to "
+    "compare, write rating > 'Hold'::rating (a bare 'Hold' compares as text). "
     "Columns marked * depend on clock, cache or machine; all others come out the same in a replay."
 )
 
@@ -60,7 +61,13 @@ def ordered_select(relation: Table | View, *, stable_only: bool = False) -> str:
         stable_only: Leave out the columns that depend on clock, cache or machine.
     """
     names = stable_columns(relation) if stable_only else tuple(c.name for c in relation.columns)
-    return f"SELECT {', '.join(names)} FROM {relation.name} ORDER BY {', '.join(relation.key)}"
+    columns, order = ", ".join(map(_quoted, names)), ", ".join(map(_quoted, relation.key))
+    return f"SELECT {columns} FROM {_quoted(relation.name)} ORDER BY {order}"
+
+
+def _quoted(name: str) -> str:
+    # Some columns are words of SQL too ("end").
+    return '"' + name + '"'
 
 
 def schema_document(*, as_json: bool = False) -> str:

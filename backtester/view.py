@@ -36,6 +36,7 @@ CORE_TABLES = ("instruments", "bars", "actions")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,10 +264,8 @@ class AsOfView:
         held = self._cache.table(table, instrument)
         stop = self._visible_end(held.known_at)
         if end is not None and until < self._cutoff.date():
-            stop = min(stop, int(np.searchsorted(held.known_at, _midnight(until, 1), side="left")))
-        first = 0
-        if start is not None:
-            first = int(np.searchsorted(held.known_at[:stop], _midnight(start), side="left"))
+            stop = min(stop, _first_on(held.known_at, until + _DAY))
+        first = 0 if start is None else _first_on(held.known_at[:stop], start)
         if last is not None:
             first = max(first, stop - last)
         known_at = held.known_at[first:stop]
@@ -281,8 +280,7 @@ class AsOfView:
             clamped=clamped,
             dropped=held.undated,
         )
-        chosen = held.rows.slice(first, stop - first).to_pylist()
-        return tuple(Row(known_at=row.pop("known_at"), fields=row) for row in chosen)
+        return held.take(first, stop)
 
     # -- the filter, and the check of what came through it
 
@@ -484,8 +482,10 @@ def _day(value: date) -> np.datetime64:
     return np.datetime64(value, "D")
 
 
-def _midnight(day: date, later: int = 0) -> int:
-    return (day.toordinal() - _EPOCH.toordinal() + later) * 86_400_000_000
+def _first_on(known_at: Instants, day: date) -> int:
+    """Return the position of the first row that became public on or after a UTC day."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return int(np.searchsorted(known_at, (midnight - _EPOCH) // _MICROSECOND, side="left"))
 
 
 def _datetime(microseconds: int) -> datetime:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from backtester.schema import SPLIT
 from backtester.snapshot import ActionColumns, BarColumns, Snapshot
 from tradingagents_core.indicators import compute
-from tradingagents_core.protocols import Bars
+from tradingagents_core.protocols import Bars, Row
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.datetime64]
@@ -71,6 +71,11 @@ class DatedRows:
     known_at: Instants
     rows: pa.Table
     undated: int
+
+    def take(self, first: int, stop: int) -> tuple[Row, ...]:
+        """Return the rows from one position to before another."""
+        chosen = self.rows.slice(first, stop - first).to_pylist()
+        return tuple(Row(known_at=row.pop("known_at"), fields=row) for row in chosen)
 
 
 class ViewCache:

@@ -15,7 +15,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Hold the seconds of one side of a comparison.
+    """Hold the seconds of one side of a comparison, for one unit of its work.
 
     Attributes:
         label: What was timed.
@@ -39,7 +39,7 @@ class Finding:
     Attributes:
         label: What the figure says.
         value: The figure: a ratio (no unit), or a value in ``unit``.
-        unit: ``x`` for a ratio, else ``s``, ``ms``, ``MB``, ``1/s``.
+        unit: ``x`` for a ratio, else ``s``, ``MB``, ``1/s``, or what is counted.
         bound: Limit, or None for a figure that is only reported.
         sense: Whether the bound is the most (``<=``) or the least (``>=``) that is right.
     """
@@ -87,13 +87,14 @@ class Benchmark:
 
 
 def time_sides(
-    sides: Mapping[str, Callable[[], object]], *, repeats: int, warm_up: int = 1
+    sides: Mapping[str, Callable[[], object]], *, repeats: int, units: int = 1, warm_up: int = 1
 ) -> tuple[Timing, ...]:
     """Time several callables in turn, so that a slow spell of the machine hits all of them.
 
     Args:
         sides: What to time, by label, in the order of the report.
         repeats: Rounds that count.
+        units: How many of the thing one call does; seconds are given for one of them.
         warm_up: Rounds before them that do not.
     """
     seconds: dict[str, list[float]] = {label: [] for label in sides}
@@ -103,7 +104,7 @@ def time_sides(
             started = time.perf_counter()
             side()
             if turn >= warm_up:
-                seconds[label].append(time.perf_counter() - started)
+                seconds[label].append((time.perf_counter() - started) / units)
     return tuple(
         Timing(
             label=label,

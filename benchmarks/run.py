@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.floor import FLOOR
 from benchmarks.measure import Benchmark, Finding, Outcome, Timing, machine
 from benchmarks.startup import STARTUP
 
-BENCHMARKS: tuple[Benchmark, ...] = (STARTUP,)
+BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -138,8 +138,7 @@ class TraderProposal(_Typed):
     stop_loss: Price = Field(
         default=None, description="Price at which the trade is given up; null if there is none."
     )
-    position_sizing: Score = Annotated[float, BeforeValidator(_no_flag), Field(ge=0, le=10, allow_inf_nan=False)]
-OptionalText = Field(
+    position_sizing: OptionalText = Field(
         default=None, description="Size as a share of the slot, in words; null if unsaid."
     )
 
@@ -161,8 +160,7 @@ class PortfolioDecision(_Typed):
     price_target: Price = Field(
         default=None, description="Target in the quote currency; null if none can be justified."
     )
-    time_horizon: Score = Annotated[float, BeforeValidator(_no_flag), Field(ge=0, le=10, allow_inf_nan=False)]
-OptionalText = Field(
+    time_horizon: OptionalText = Field(
         default=None, description="How long the view holds, for example '1-2 weeks'; null if open."
     )
 

@@ -60,6 +60,7 @@ def prompt_texts(settings: PipelineSettings, analysts: Sequence[AnalystRow]) -> 
     texts["plain block"] = prompts.block("name", "data", "a </block> b")
     texts["empty block"] = prompts.block("name", "report", "")
     texts["tool answer"] = prompts.tool_text("get_news", "# headline")
+    texts["no source"] = prompts.missing_text(prompts.NOT_PRINTED.format(table="table"))
     for position, message in enumerate(reflection_messages(_REFLECTION, settings)):
         texts[f"reflection {position}"] = str(message.text)
     return texts

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
@@ -64,6 +65,7 @@ from tradingagents_core.topology import (
     TRADER,
     AnalystRow,
     DebateRow,
+    Router,
     analyst_paths,
     analyst_router,
     chosen_analysts,
@@ -156,6 +158,7 @@ class Pipeline:
                 view=view,
                 brief=self._brief(request, identity),
                 sink=sink,
+                limit=step_limit(self.settings),
                 nodes=[],
             )
             final = self._run(context, self._initial_state(request, identity, context))
@@ -229,18 +232,12 @@ class Pipeline:
         return state
 
     def _run(self, context: CellContext, state: StateUpdate) -> Mapping[str, object]:
-        limit = step_limit(self.settings)
+        # LangGraph counts supersteps, and one more to notice the end; ours, in `_add`, is exact.
+        config: RunnableConfig = {"recursion_limit": context.limit + 1}
         try:
-            # LangGraph wants one step more than there are nodes to notice the end.
-            final = self._graph.invoke(
-                state, config={"recursion_limit": limit + 1}, context=context
-            )
+            final = self._graph.invoke(state, config=config, context=context)
         except GraphRecursionError as error:
-            last = context.nodes[-1] if context.nodes else "the start"
-            raise TurnLimitReached(
-                f"{context.request.cell}: {limit} graph steps were not enough, the last was "
-                f"{last}: raise recursion_limit or lower max_tool_turns"
-            ) from error
+            raise _out_of_steps(context) from error
         return cast("Mapping[str, object]", final)
 
 
@@ -326,9 +323,8 @@ def _add_analyst(
         return row.clear_node
     _add(graph, row.node, analyst_node(row, model, settings, channel))
     _add(graph, row.tools_node, tools_node(row, channel))
-    graph.add_conditional_edges(
-        row.node, cast("Any", analyst_router(row, channel)), cast("Any", analyst_paths(row))
-    )
+    router = _watching(analyst_router(row, channel), channel, Messages)
+    graph.add_conditional_edges(row.node, router, cast("Any", analyst_paths(row)))
     graph.add_edge(row.tools_node, row.node)
     return row.clear_node
 
@@ -341,21 +337,32 @@ def _add_debate(
     *,
     debate: DebateRow,
 ) -> None:
-    router = debate_router(debate, debate.turns(settings))
+    shape = get_type_hints(WorkState)[debate.state_field]
+    router = _watching(debate_router(debate, debate.turns(settings)), debate.state_field, shape)
     for speaker in debate.speakers:
         model = models.of(speaker.node)
         _add(graph, speaker.node, debater_node(debate, speaker, model, settings, analysts))
-        graph.add_conditional_edges(
-            speaker.node, cast("Any", router), cast("Any", debate_paths(debate))
-        )
+        graph.add_conditional_edges(speaker.node, router, cast("Any", debate_paths(debate)))
+
+
+def _watching(router: Router, field: str, shape: object) -> Any:
+    """Tell LangGraph by the annotation that a router reads one field: it copies all others too."""
+
+    def route(state: Mapping[str, object]) -> str:
+        return router(state)
+
+    route.__annotations__["state"] = TypedDict("Watched", {field: shape})  # type: ignore[operator]
+    return route
 
 
 def _add(graph: StateGraph[Any, Any, Any, Any], name: str, node: Node) -> None:
     """Add a node that reports its end; the count of steps and the progress come from here."""
 
     def run(state: Mapping[str, object], runtime: Runtime[CellContext]) -> StateUpdate:
-        update = node(state, runtime)
         context = runtime.context
+        if len(context.nodes) >= context.limit:
+            raise _out_of_steps(context)
+        update = node(state, runtime)
         context.nodes.append(name)
         if context.sink is not None:
             context.sink.node_finished(context.request.cell, name, update)
@@ -392,6 +399,14 @@ def _decision(final: Mapping[str, object], *, steps: int) -> Decision:
         state=texts_of(final),
         steps=steps,
         degraded=bool(final["degraded"]),
+    )
+
+
+def _out_of_steps(context: CellContext) -> TurnLimitReached:
+    last = context.nodes[-1] if context.nodes else "the start"
+    return TurnLimitReached(
+        f"{context.request.cell}: {context.limit} graph steps were not enough, the last was "
+        f"{last}: raise recursion_limit or lower max_tool_turns"
     )
 
 

@@ -1,7 +1,7 @@
 """Technical indicators and summary figures on daily bars.
 
-The thirteen indicators come from `stockstats`, each with its window spelled out, so that the
-library's changeable defaults have no say. Every one of them at bar *i* is a function of bars
+The indicators come from `stockstats`, all but ``mfi``, each with its window spelled out, so that
+the library's changeable defaults have no say. Every one of them at bar *i* is a function of bars
 *0..i* alone, bit for bit: a series computed once and cut at a date equals the series computed on
 the bars up to that date. `backtester.view` relies on it, and a property test holds it.
 
@@ -17,7 +17,9 @@ What the library does differently from its textbook, and what is made of it here
   no close before it; some libraries leave that bar out. They meet within 220 bars too.
 * Bollinger bands use the sample deviation (n - 1); some libraries take the population's.
 * ``vwma`` weights the typical price (high + low + close) / 3, not the close, over 14 sessions.
-* ``mfi`` is a fraction there and 0..100 here; where no money flowed it is NaN, not one half.
+* ``mfi`` is worked out here, 0..100. Two sessions often have equal typical prices, which neither
+  add nor take money; the library sees the last bit of their sums as a rise or a fall, and one tie
+  can move its value by three points. Where no money flowed at all it is NaN, not one half.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ FloatArray = npt.NDArray[np.float64]
 
 YEAR = 252
 _VOLUME_WINDOW = 14
+# Far above the rounding of a sum of three prices, far below the smallest tick.
+_TIE = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +50,17 @@ class _Indicator:
     """Say how one indicator is had from the library.
 
     Attributes:
-        column: Column name in the library's own notation, windows included.
+        column: Column name in the library's own notation, windows included; empty where it is
+            worked out here.
         warm_up: Number of bars from which on the value counts.
         description: One line for agents: use, then pitfall.
         needs_volume: NaN where no share was traded in the window.
-        scale: Factor from the library's unit to ours.
     """
 
     column: str
     warm_up: int
     description: str
     needs_volume: bool = False
-    scale: float = 1.0
 
 
 _INDICATORS: Mapping[str, _Indicator] = MappingProxyType(
@@ -129,12 +132,10 @@ _INDICATORS: Mapping[str, _Indicator] = MappingProxyType(
             needs_volume=True,
         ),
         "mfi": _Indicator(
-            column="mfi_14",
+            column="",
             warm_up=15,
             description="Money flow over 14 sessions, 0 to 100: above 80 overbought, below 20 "
             "oversold. Read it beside rsi.",
-            needs_volume=True,
-            scale=100.0,
         ),
     }
 )
@@ -171,9 +172,17 @@ def compute(bars: Bars) -> Mapping[str, FloatArray]:
     # A row far in the future must not be able to raise here, not even as a numeric warning.
     with np.errstate(all="ignore"):
         frame = _frame(bars)
-        return MappingProxyType(
-            {name: _values(frame, indicator, traded) for name, indicator in _INDICATORS.items()}
-        )
+        series = {
+            name: np.array(frame[indicator.column], dtype=np.float64)
+            if indicator.column
+            else _money_flow_index(bars)
+            for name, indicator in _INDICATORS.items()
+        }
+    for name, indicator in _INDICATORS.items():
+        series[name][: indicator.warm_up - 1] = np.nan
+        if indicator.needs_volume:
+            series[name][~traded] = np.nan
+    return MappingProxyType({name: _frozen(values) for name, values in series.items()})
 
 
 def summarize(bars: Bars) -> Mapping[str, float]:
@@ -220,16 +229,25 @@ def _frame(bars: Bars) -> StockDataFrame:
     )
 
 
-def _values(
-    frame: StockDataFrame, indicator: _Indicator, traded: npt.NDArray[np.bool_]
-) -> FloatArray:
-    values = np.array(frame[indicator.column], dtype=np.float64)
-    if indicator.scale != 1.0:
-        values *= indicator.scale
-    values[: indicator.warm_up - 1] = np.nan
-    if indicator.needs_volume:
-        values[~traded] = np.nan
-    return _frozen(values)
+def _money_flow_index(bars: Bars) -> FloatArray:
+    """Relate the money of rising sessions to that of rising and falling ones, over 14 sessions."""
+    typical = (bars.high + bars.low + bars.close) / 3.0
+    change = np.diff(typical, prepend=typical[:1])
+    flow = np.where(np.abs(change) <= _TIE * typical, 0.0, typical * bars.volume)
+    rising = _window_sum(np.where(change > 0, flow, 0.0), _VOLUME_WINDOW)
+    falling = _window_sum(np.where(change < 0, flow, 0.0), _VOLUME_WINDOW)
+    index: FloatArray = 100.0 * rising / (rising + falling)
+    return index
+
+
+def _window_sum(values: FloatArray, window: int) -> FloatArray:
+    """Add up each window in one order, so that sums of zeros are zero; 0 where it is not full."""
+    sums = np.zeros_like(values)
+    if len(values) < window:
+        return sums
+    for first in range(window):
+        sums[window - 1 :] += values[first : len(values) - window + 1 + first]
+    return sums
 
 
 def _traded(volume: FloatArray) -> npt.NDArray[np.bool_]:

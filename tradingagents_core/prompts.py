@@ -176,6 +176,8 @@ LIMIT_NOTE = """\
 (Written at the limit of {turns} tool turns; further tool calls were not made.)"""
 NO_REPORT_AT_LIMIT = """\
 (No report: the analyst asked for more tools at the limit of {turns} tool turns.)"""
+NOT_PRINTED = """\
+the snapshot has the table {table}, but this release cannot print it"""
 NOTHING_WRITTEN = """\
 (nothing was written)"""
 
@@ -293,6 +295,11 @@ def tool_text(name: str, answer: str) -> str:
     if name in _FIGURE_TOOLS or answer.startswith(_OWN_SENTENCES):
         return defuse(answer)
     return block(name, "data", answer)
+
+
+def missing_text(reason: str) -> str:
+    """Return what a source says that could not be had."""
+    return f"{UNAVAILABLE}{reason}"
 
 
 def defuse(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from backtester.runs import RunManifest
     from backtester.snapshot import Snapshot
 
+# A pipe has no width: nothing may be folded or cut off that a program will read.
+_PIPE_WIDTH = 160
 _OUT = Console(highlight=False, soft_wrap=True)
+if not _OUT.is_terminal:
+    _OUT = Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
 
 
 class RichProgress:
@@ -113,10 +118,16 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
 
 
 def _rating_table(database: Path, run_id: str) -> Table:
-    table = Table(title=None, show_edge=False, pad_edge=False)
-    table.add_column("rating")
-    for heading in ("n", "resolved", "mean return", "mean alpha", "mean directional", "hit rate"):
-        table.add_column(heading, justify="right")
+    table = _table("rating")
+    for heading in (
+        "n",
+        "resolved",
+        "mean\nreturn",
+        "mean\nalpha",
+        "mean directional\nalpha",
+        "hit rate",
+    ):
+        table.add_column(heading, justify="right", vertical="bottom")
     for row in store.rating_rows(database, run_id):
         table.add_row(
             row.rating or "(unread)",
@@ -125,23 +136,28 @@ def _rating_table(database: Path, run_id: str) -> Table:
             _percent(row.mean_return),
             _percent(row.mean_alpha),
             _percent(row.mean_directional_alpha),
-            _percent(row.hit_rate, digits=1),
+            _share(row.hit_rate),
         )
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True, vertical="bottom")
     return table
 
 
 def show_runs(manifests: Sequence[RunManifest]) -> None:
     """Print one line for each run."""
-    table = Table(show_edge=False, pad_edge=False)
-    for heading in ("run", "status", "cells", "snapshot", "created", "root"):
-        table.add_column(heading, no_wrap=True)
+    table = _table("run", "status", "cells", "snapshot", "created", "root")
     for manifest in manifests:
         table.add_row(
             manifest.run_id,
             manifest.status,
             str(manifest.cells_planned),
             manifest.snapshot_name,
-            manifest.created_at,
+            manifest.created_at.replace("+00:00", "Z"),
             (manifest.results_root or "")[:12],
         )
     _OUT.print(table)
@@ -177,7 +193,7 @@ def show_snapshot(snapshot: Snapshot) -> None:
     """Print a snapshot's tables, coverage and gaps."""
     _OUT.print(f"snapshot {snapshot.name}, id {snapshot.id}")
     _OUT.print(f"range    {snapshot.start} to {snapshot.end}")
-    table = Table(show_edge=False, pad_edge=False)
+    table = _table()
     for heading in ("instrument", "first", "last", "bars", "splits", "dividends", "conflicts"):
         table.add_column(heading, justify="left" if heading == "instrument" else "right")
     for instrument in snapshot.instruments():
@@ -197,7 +213,9 @@ def show_snapshot(snapshot: Snapshot) -> None:
         _OUT.print(f"absent   {name}: {reason}", markup=False)
 
 
-def _percent(value: float | None, *, digits: int = 3) -> str:
-    return "n/a" if value is None else f"{100 * value:+.{digits}f} %" if digits != 1 else (
-        f"{100 * value:.1f} %"
-    )
+def _percent(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:+.3f} %"
+
+
+def _share(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:.1f} %"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from backtester.records import ReturnRecord
 from backtester.snapshot import Snapshot
 from tests.support.returns import NEAR, WEEK, day, settled, utc
 from tests.support.snapshots import (
+    Bar,
     closes,
     dividend,
     make_bar,
@@ -189,6 +192,43 @@ def test_the_open_of_a_fund_is_a_price_like_any_other() -> None:
     assert row.flags == ()
 
 
+def test_an_index_bought_at_its_open_is_flagged_without_any_benchmark() -> None:
+    days = [("2024-03-04", 99, 101, 99, 100, 1), *WEEK[1:]]
+    row = settled(
+        make_snapshot({"^DJI": days}), "2024-03-04", ticker="^DJI", entry_rule="next_open"
+    )
+
+    assert (row.benchmark, row.flags) == (None, ("index_open",))
+
+
+def test_a_delisting_haircut_is_in_both_alphas() -> None:
+    snapshot = make_snapshot(
+        {"AAA": WEEK[:2], "SPY": closes(WEEK_BENCH)},
+        instruments=[make_instrument("AAA", last_session="2024-03-05")],
+    )
+    row = settled(snapshot, "2024-03-04", horizon=3, haircut=0.5)
+
+    # 110 * 0.5 / 100 - 1 against 5050/5000 - 1
+    assert row.alpha == pytest.approx(-0.45 - 0.01, abs=NEAR)
+    assert row.alpha_cc == pytest.approx(-0.45 - 0.01, abs=NEAR)
+
+
+def test_a_bar_that_was_published_late_keeps_its_return_waiting() -> None:
+    late = utc("2024-03-08T12:00")
+    own = make_bar("AAA", "2024-03-04", 100, open=98)
+    index = make_bar("SPY", "2024-03-04", 5000)
+
+    def known(first: Bar, benchmark: Bar) -> datetime | None:
+        snapshot = make_snapshot(
+            {"AAA": [first, *WEEK[1:]], "SPY": [benchmark, *closes(WEEK_BENCH)[1:]]}
+        )
+        return settled(snapshot, "2024-03-04", entry_rule="next_open").resolved_at
+
+    assert known(own, index) == utc("2024-03-06T21:00")
+    assert known(own, dataclasses.replace(index, known_at=late)) == late
+    assert known(dataclasses.replace(own, known_at=late), index) == late
+
+
 def test_close_to_close_alpha_is_none_where_the_decision_session_has_no_bar() -> None:
     snapshot = make_snapshot({"AAA": WEEK[1:], "SPY": closes(WEEK_BENCH)})
     row = settled(snapshot, "2024-03-04", entry_rule="next_open")
@@ -227,6 +267,16 @@ def test_an_asset_held_against_itself_has_an_alpha_of_exactly_zero(entry_rule: s
     assert (row.alpha, row.alpha_cc, row.directional_alpha) == (0.0, 0.0, 0.0)
     assert row.benchmark_return == row.raw_total
     assert row.alpha_reason is None
+
+
+def test_an_asset_that_is_its_own_benchmark_keeps_alpha_zero_when_it_stops_trading() -> None:
+    snapshot = make_snapshot(
+        {"SPY": WEEK[:2], "AAA": WEEK},
+        instruments=[make_instrument("SPY", asset_type="fund", last_session="2024-03-05")],
+    )
+    row = settled(snapshot, "2024-03-04", ticker="SPY", horizon=4, haircut=0.25)
+
+    assert (row.status, row.alpha, row.alpha_cc) == ("delisted", 0.0, 0.0)
 
 
 def test_an_asset_is_found_to_be_its_benchmark_under_another_name() -> None:
@@ -284,10 +334,10 @@ def test_an_explicit_benchmark_always_wins(symbol: str) -> None:
 
 def test_a_market_without_an_index_gets_a_return_without_an_alpha_and_the_reason() -> None:
     days = {"2024-03-04": 100.0, "2024-03-05": 101.0, "2024-03-06": 103.0}
-    snapshot = make_snapshot({"005930.KS": closes(days), "SPY": closes(days)})
-    row = settled(snapshot, "2024-03-04", ticker="005930.KS")
+    snapshot = make_snapshot({"MC.PA": closes(days), "SPY": closes(days)})
+    row = settled(snapshot, "2024-03-04", ticker="MC.PA")
 
     assert row.raw_total == pytest.approx(0.03, abs=NEAR)
     assert (row.benchmark, row.benchmark_source, row.alpha) == (None, "none", None)
     assert row.alpha_reason is not None
-    assert "005930.KS" in row.alpha_reason
+    assert "MC.PA" in row.alpha_reason

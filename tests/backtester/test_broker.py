@@ -278,6 +278,26 @@ def test_a_holding_that_stops_trading_is_out_at_its_last_close_and_waits_for_its
     assert row.flags == ("same_bar",)
 
 
+def test_a_fill_on_the_very_last_session_is_a_holding_for_a_day() -> None:
+    snapshot = make_snapshot(
+        {"AAA": WEEK[:2], "BBB": WEEK},
+        instruments=[make_instrument("AAA", last_session="2024-03-05")],
+    )
+    row = settled(snapshot, "2024-03-04", entry_rule="next_open")
+
+    assert (row.status, row.exit_session) == ("delisted", day("2024-03-05"))
+    assert row.raw_total == pytest.approx(110 / 109 - 1, abs=NEAR)
+
+
+def test_a_missing_fill_before_a_delisting_is_a_missing_bar_with_the_planned_exit() -> None:
+    snapshot = make_snapshot(
+        {"AAA": [WEEK[0], WEEK[2]]}, instruments=[make_instrument("AAA", last_session="2024-03-06")]
+    )
+    row = settled(snapshot, "2024-03-04", entry_rule="next_open", horizon=4)
+
+    assert (row.status, row.exit_session) == ("missing_bar", day("2024-03-08"))
+
+
 def test_a_delisting_haircut_comes_off_the_last_close_and_is_flagged() -> None:
     row = settled(stray_bar("2018-03-01"), "2018-02-28", horizon=5, haircut=0.5)
 

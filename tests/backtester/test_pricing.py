@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backtester.records import ReturnRecord
@@ -134,6 +134,7 @@ prices = st.floats(min_value=0.01, max_value=10_000.0)
 ratios = st.sampled_from([(2, 1), (3, 2), (1, 10), (10_027_455, 10_000_000)])
 
 
+@settings(max_examples=60)
 @given(
     entry=prices,
     leave=prices,
@@ -170,6 +171,7 @@ def test_the_return_is_that_of_exact_fractions(
     assert row.raw_total == pytest.approx(float(right), rel=NEAR, abs=NEAR)
 
 
+@settings(max_examples=60)
 @given(
     opens=st.lists(prices, min_size=8, max_size=8),
     last=st.lists(prices, min_size=8, max_size=8),

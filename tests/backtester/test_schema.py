@@ -103,15 +103,13 @@ def test_a_missing_and_an_unknown_column_are_named() -> None:
     table = bars_table(make_bar("AAA", "2024-03-19", 1)).rename_columns(
         ["instrument", "day", "known_at", "open", "high", "low", "close", "volume", "currency"]
     )
-    with pytest.raises(DataError, match=r"missing columns \['session'\].*unknown columns \['day'\]"):
+    with pytest.raises(DataError, match=r"missing columns .*session.*unknown columns .*day"):
         conform("bars", table)
 
 
 def test_an_undated_row_is_refused_with_its_name() -> None:
     bar = make_bar("AAA", "2024-03-19", 1)
-    undated = pa.Table.from_pylist(
-        [{**vars(bar), "known_at": None}], schema=TABLES["bars"].arrow
-    )
+    undated = pa.Table.from_pylist([{**vars(bar), "known_at": None}], schema=TABLES["bars"].arrow)
     with pytest.raises(DataError, match="1 rows have no known_at, the first is AAA 2024-03-19"):
         conform("bars", undated)
     assert conform("bars", undated, undated=True).num_rows == 1

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backtester.broker import due_at, settle
 from backtester.records import CellKey
-from tests.support.returns import day, make_rule, numbers_of
+from tests.support.returns import make_rule, numbers_of
 from tests.support.snapshots import (
     closes,
     make_bar,
@@ -24,6 +23,7 @@ from tests.support.snapshots import (
 prices = st.floats(min_value=0.01, max_value=10_000.0)
 
 
+@settings(max_examples=60)
 @given(
     last=st.lists(prices, min_size=12, max_size=12),
     lost=st.sets(st.integers(min_value=0, max_value=11)),
@@ -70,35 +70,41 @@ def test_no_later_bar_changes_a_record_and_it_is_due_when_it_says(
     assert (row.alpha is None) == (row.alpha_reason is not None)
 
 
+@settings(max_examples=60)
 @given(
-    cut=st.integers(min_value=0, max_value=11),
-    lost=st.sets(st.integers(min_value=0, max_value=11), max_size=3),
+    cut=st.integers(min_value=0, max_value=19),
+    lost=st.sets(st.integers(min_value=0, max_value=9), max_size=3),
+    index_lost=st.sets(st.integers(min_value=0, max_value=9), max_size=3),
+    ends=st.none() | st.integers(min_value=0, max_value=9),
     horizon=st.integers(min_value=1, max_value=6),
 )
 def test_a_world_that_ends_at_an_instant_settles_exactly_what_was_known_by_then(
-    cut: int, lost: set[int], horizon: int
+    cut: int, lost: set[int], index_lost: set[int], ends: int | None, horizon: int
 ) -> None:
     # Tokyo against New York: the two closes of a date are 14 hours apart.
-    first = day("2024-03-04")
-    span = [first + timedelta(days=i) for i in range(14)]
-    tokyo = [d for d in span if d.weekday() < 5]
-    new_york = [d for i, d in enumerate(tokyo) if i not in lost]
-    snapshot = make_snapshot(
-        {
-            "7203.T": [make_bar("7203.T", d, 3000.0 + i) for i, d in enumerate(tokyo)],
-            "^GSPC": closes((d, 5000.0 + i) for i, d in enumerate(new_york)),
-        }
-    )
-    bars = snapshot.table("bars")
-    instants = sorted(set(bars["known_at"].to_pylist()))
-    now = instants[min(cut, len(instants) - 1)]
-    known = bars.filter(pc.less_equal(bars["known_at"], pa.scalar(now, bars["known_at"].type)))
+    tokyo = sessions_of("7203.T", "2024-03-04", 10)
+    bars = {
+        "7203.T": [make_bar("7203.T", d, 3000.0 + i) for i, d in enumerate(tokyo) if i not in lost],
+        "^GSPC": [
+            make_bar("^GSPC", d, 5000.0 + i) for i, d in enumerate(tokyo) if i not in index_lost
+        ],
+    }
+    last_session = None if ends is None else tokyo[ends]
+    named = [make_instrument("7203.T", last_session=last_session)]
+    stamps = [bar.known_at for rows in bars.values() for bar in rows if bar.known_at is not None]
+    now = sorted(stamps)[min(cut, len(stamps) - 1)]
+    by_now = {
+        name: [bar for bar in rows if bar.known_at is not None and bar.known_at <= now]
+        for name, rows in bars.items()
+    }
+    world = make_snapshot(bars, instruments=named, start=tokyo[0], end=tokyo[-1])
+    cut_world = make_snapshot(by_now, instruments=named, start=tokyo[0], end=tokyo[-1])
     rule = make_rule(horizon=horizon, benchmark="^GSPC")
 
     for session in tokyo[:4]:
         key = CellKey(session=session, ticker="7203.T")
-        whole = settle(key, "Buy", snapshot=snapshot, rule=rule)
-        part = settle(key, "Buy", snapshot=snapshot.replace_tables(bars=known), rule=rule)
+        whole = settle(key, "Buy", snapshot=world, rule=rule)
+        part = settle(key, "Buy", snapshot=cut_world, rule=rule)
         if whole.resolved_at is not None and whole.resolved_at <= now:
             assert part == whole
         else:

@@ -235,7 +235,7 @@ def test_rewriting_or_deleting_the_future_changes_no_text_and_no_bit(
     assert figures(views[0]) == figures(views[1]) == figures(views[2])
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     at=st.integers(0, 90),

@@ -50,7 +50,10 @@ BAD = json.dumps({**FIELDS, "rating": "Neutral"})
 DECLARES = "The case is made.\n\nRating: Sell\n"
 PROSE = "I would rather not commit myself."
 QUESTION = Question(
-    node="Portfolio Manager", system="Role: Portfolio Manager", blocks=("<block>",), closing=("Go.",)
+    node="Portfolio Manager",
+    system="Role: Portfolio Manager",
+    blocks=("<block>",),
+    closing=("Go.",),
 )
 
 
@@ -67,6 +70,7 @@ def context() -> CellContext:
         view=FixedView(bars_of(["2018-06-29"], [194.32])),
         brief=Brief(day=DAY, instrument="FB", benchmark="^GSPC"),
         sink=None,
+        limit=100,
         nodes=[],
     )
 
@@ -226,7 +230,11 @@ def test_a_json_object_is_asked_for_with_its_schema_in_words() -> None:
 
 @pytest.mark.parametrize("method", STRUCTURED_METHODS)
 def test_every_way_of_asking_names_the_call_and_its_attempt(method: StructuredMethod) -> None:
-    asked = ask(PROSE, PROSE, DECLARES, method=method) if method != "none" else ask(DECLARES, method=method)
+    asked = (
+        ask(PROSE, PROSE, DECLARES, method=method)
+        if method != "none"
+        else ask(DECLARES, method=method)
+    )
     assert {(site.cell, site.node, site.index) for site in asked.sites} == {
         ("META|2018-06-29|2", "Portfolio Manager", 0)
     }
@@ -255,7 +263,7 @@ def test_an_attempt_without_an_answer_is_repaired_and_its_text_is_not_read(
     asked = ask(ModelOutcome(kind, "said the provider", "Rating: Sell"), GOOD)
     assert (asked.answer.word, asked.answer.source) == ("Buy", "repaired")
     assert told in asked.prompts[1]
-    assert "rejected_reply\" kind" not in asked.prompts[1]
+    assert 'rejected_reply" kind' not in asked.prompts[1]
 
 
 def test_the_text_of_an_invalid_reply_is_read() -> None:

@@ -186,9 +186,7 @@ def _source(
     with context.at(row.node, index, tool=source.block):
         try:
             context.view.require(source.table, context.request.ticker)
+            reason = prompts.NOT_PRINTED.format(table=source.table)
         except DataUnavailable as error:
-            return ToolAnswer(text=f"DATA_UNAVAILABLE: {error}", degraded=False)
-    return ToolAnswer(
-        text=f"DATA_UNAVAILABLE: the table {source.table} is there, but nothing here prints it yet",
-        degraded=False,
-    )
+            reason = str(error)
+    return ToolAnswer(text=prompts.missing_text(reason), degraded=False)

@@ -30,6 +30,7 @@ class CellContext:
         view: Data at the cutoff.
         brief: What every prompt of the cell says.
         sink: Takes progress, or None.
+        limit: Steps that the cell may take.
         nodes: Names of the nodes that ran, in order of their end.
     """
 
@@ -37,6 +38,7 @@ class CellContext:
     view: View
     brief: Brief
     sink: Sink | None
+    limit: int
     nodes: list[str]
 
     def site(self, node: str, index: int, **changes: Any) -> Site:

@@ -269,7 +269,7 @@ def _document(raw: str) -> Mapping[str, Any]:
     try:
         # The standard parser takes half a surrogate pair, as some servers send it; orjson refuses.
         document = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedReply(f"the answer is no JSON ({error}): {raw[:200]}") from error
     if not isinstance(document, dict):
         raise MalformedReply(f"the answer is no JSON object: {raw[:200]}")
@@ -290,7 +290,8 @@ def _text_of(content: object) -> str:
 
 def _tool_call(call_id: object, function: Mapping[str, Any]) -> ToolCall:
     arguments = function.get("arguments")
-    text = arguments if isinstance(arguments, str) else canonical_json(arguments)
+    # Some servers send an object where the protocol has its text, or nothing at all.
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     args = _object_or_none(text or "{}")
     return ToolCall(
         id=str(call_id or ""),

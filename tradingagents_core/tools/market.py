@@ -9,7 +9,14 @@ from tradingagents_core.indicators import MENU, YEAR, summarize
 from tradingagents_core.protocols import Bars, Identity, View
 from tradingagents_core.tools.base import Tool, cut_notes, days_back, look_up, title
 from tradingagents_core.tools.inputs import IndicatorArguments, PriceArguments, SnapshotArguments
-from tradingagents_core.tools.text import count_text, day_text, figure_text, price_text, quoted
+from tradingagents_core.tools.text import (
+    count_text,
+    day_text,
+    days_text,
+    figure_text,
+    price_text,
+    quoted,
+)
 
 DEFAULT_SESSIONS = 30
 MOST_SESSIONS = 300
@@ -52,7 +59,7 @@ def get_indicators(view: View, arguments: IndicatorArguments) -> str:
     series = view.indicators(identity.instrument, names, start=start, end=end, last=last)
     if len(series.sessions) == 0:
         raise _no_rows(identity, view)
-    days = [day_text(session) for session in series.sessions]
+    days = days_text(series.sessions)
     lines: list[str] = []
     for name in names:
         values = series.values[name].tolist()
@@ -127,7 +134,7 @@ def _cap_notes(rows: int, cap: int | None) -> Iterator[str]:
 
 def _csv(bars: Bars) -> Iterator[str]:
     columns = zip(
-        bars.sessions,
+        days_text(bars.sessions),
         bars.open.tolist(),
         bars.high.tolist(),
         bars.low.tolist(),
@@ -135,8 +142,8 @@ def _csv(bars: Bars) -> Iterator[str]:
         bars.volume.tolist(),
         strict=True,
     )
-    for session, *prices, volume in columns:
-        yield ",".join((day_text(session), *map(price_text, prices), count_text(volume)))
+    for day, *prices, volume in columns:
+        yield ",".join((day, *map(price_text, prices), count_text(volume)))
 
 
 def _latest_prices(bars: Bars) -> Iterator[tuple[str, float]]:
@@ -147,12 +154,9 @@ def _latest_prices(bars: Bars) -> Iterator[tuple[str, float]]:
 
 
 def _recent_closes(bars: Bars) -> str:
-    sessions = bars.sessions[-RECENT_CLOSES:]
+    days = days_text(bars.sessions[-RECENT_CLOSES:])
     closes = bars.close[-RECENT_CLOSES:].tolist()
-    return ", ".join(
-        f"{day_text(session)} {price_text(close)}"
-        for session, close in zip(sessions, closes, strict=True)
-    )
+    return ", ".join(f"{day} {price_text(close)}" for day, close in zip(days, closes, strict=True))
 
 
 STOCK_DATA = Tool(

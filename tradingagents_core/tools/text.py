@@ -9,10 +9,11 @@ cut to six significant digits.
 from __future__ import annotations
 
 import math
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 
 import numpy as np
+import numpy.typing as npt
 
 MISSING = "n/a"
 _SIGNIFICANT = 6
@@ -53,10 +54,10 @@ def day_text(value: np.datetime64) -> str:
     return str(value.astype("datetime64[D]"))
 
 
-def to_date(value: np.datetime64) -> date:
-    """Return a session as a plain date."""
-    day: date = value.astype("datetime64[D]").item()
-    return day
+def days_text(values: npt.NDArray[np.datetime64]) -> list[str]:
+    """Write sessions as ``YYYY-MM-DD``."""
+    days: list[str] = values.astype("datetime64[D]").astype(np.str_).tolist()
+    return days
 
 
 def instant_text(value: datetime) -> str:

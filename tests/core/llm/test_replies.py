@@ -1,0 +1,253 @@
+"""Provider answers are read into one form, judged, and handed on as LangChain messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk
+
+from tests.support import openai_server as wire
+from tradingagents_core.llm.replies import (
+    MalformedReply,
+    chunk_of,
+    message_of,
+    outcome_of,
+    reply_from_chat_completion,
+    reply_from_message,
+    reply_from_response,
+    without_secret,
+)
+from tradingagents_core.protocols import Reply, Site, ToolCall, Usage
+
+
+def read(act: wire.Act) -> Reply:
+    return reply_from_chat_completion(json.dumps(act.body))
+
+
+def judged(reply: Reply, *, accept_truncated: bool = False, site: Site | None = None) -> str | None:
+    outcome = outcome_of(reply, site=site or Site(), accept_truncated=accept_truncated)
+    return None if outcome is None else outcome.kind
+
+
+# ------------------------------------------------------------------------------------- reading
+
+
+def test_text_usage_and_model_are_read_and_the_raw_json_is_kept() -> None:
+    raw = json.dumps(wire.text("Buy.").body)
+    reply = reply_from_chat_completion(raw)
+    assert reply == Reply(
+        text="Buy.",
+        finish_reason="stop",
+        usage=Usage(input_tokens=11, output_tokens=7),
+        model="stub-1-2026",
+        raw=raw,
+    )
+
+
+def test_tool_calls_keep_their_order_and_get_canonical_arguments() -> None:
+    reply = read(wire.tools(("b", '{ "y": 1,\n "x": [2] }'), ("a", {})))
+    assert [(call.name, call.args) for call in reply.tool_calls] == [
+        ("b", '{"x":[2],"y":1}'),
+        ("a", "{}"),
+    ]
+    assert reply.text == ""
+
+
+def test_arguments_that_are_no_object_are_kept_as_text_and_handed_on_as_invalid() -> None:
+    reply = read(wire.tools(("a", '{"x": '), ("b", "[1]"), ("c", '{"x": 1}')))
+    message = message_of(reply, message_id="m")
+    assert [call["name"] for call in message.tool_calls] == ["c"]
+    assert [(call["name"], call["args"]) for call in message.invalid_tool_calls] == [
+        ("a", '{"x": '),
+        ("b", "[1]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "args"),
+    [
+        ("", "{}"),
+        (None, "{}"),
+        ({"b": 1, "a": 2}, '{"a":2,"b":1}'),
+        ('{"a": "\\ud83d"}', '{"a": "\\ud83d"}'),
+    ],
+)
+def test_arguments_come_in_the_forms_that_servers_send(sent: Any, args: str) -> None:
+    act = wire.tools(("f", "x"))
+    act.body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = sent
+    assert read(act).tool_calls[0].args == args
+
+
+def test_a_missing_or_repeated_call_id_is_made_unique() -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    act = wire.completion(None, tool_calls=[{**call}, {**call, "id": "x"}, {**call, "id": "x"}])
+    assert [one.id for one in read(act).tool_calls] == ["call_0_", "x", "call_2_x"]
+
+
+def test_content_in_parts_is_joined() -> None:
+    act = wire.text("")
+    act.body["choices"][0]["message"]["content"] = [
+        {"type": "text", "text": "Buy "},
+        {"type": "text", "text": "now."},
+    ]
+    assert read(act).text == "Buy now."
+
+
+def test_half_a_surrogate_pair_becomes_the_replacement_sign() -> None:
+    raw = json.dumps(wire.text("MARK").body).replace("MARK", "up \\ud83d! \\ud83d\\ude80")
+    assert reply_from_chat_completion(raw).text == "up �! 🚀"
+
+
+def test_a_server_that_reports_no_usage_leaves_it_unknown() -> None:
+    act = wire.text("Buy.")
+    del act.body["usage"]
+    reply = read(act)
+    assert reply.usage == Usage()
+    assert message_of(reply, message_id="m").usage_metadata is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "",
+        "<html>502</html>",
+        "[]",
+        '{"choices": null}',
+        '{"choices": []}',
+        '{"choices": [{}]}',
+        '{"error": {"message": "overloaded"}}',
+        "[" * 100_000,
+    ],
+)
+def test_an_answer_of_another_form_is_named_and_never_empty_text(raw: str) -> None:
+    with pytest.raises(MalformedReply, match=r"answer"):
+        reply_from_chat_completion(raw)
+
+
+def response(**changes: Any) -> str:
+    return json.dumps(
+        {
+            "id": "resp_1",
+            "model": "gpt-x",
+            "status": "completed",
+            "incomplete_details": None,
+            "output": [
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {
+                    "type": "message",
+                    "id": "msg_1",
+                    "content": [{"type": "output_text", "text": "Buy."}],
+                },
+                {
+                    "type": "function_call",
+                    "id": "fc_1",
+                    "call_id": "call_1",
+                    "name": "f",
+                    "arguments": '{"x":1}',
+                },
+            ],
+            "usage": {"input_tokens": 3, "output_tokens": 4},
+            **changes,
+        }
+    )
+
+
+def test_an_answer_of_the_responses_api_is_read_into_the_same_form() -> None:
+    reply = reply_from_response(response())
+    assert (reply.text, reply.finish_reason, reply.model) == ("Buy.", "completed", "gpt-x")
+    assert reply.tool_calls == (ToolCall(id="call_1", name="f", args='{"x":1}'),)
+    assert reply.usage == Usage(input_tokens=3, output_tokens=4)
+    assert judged(reply) is None
+
+
+def test_an_incomplete_answer_of_the_responses_api_is_cut() -> None:
+    cut = response(status="incomplete", incomplete_details={"reason": "max_output_tokens"})
+    assert judged(reply_from_response(cut)) == "length"
+    assert judged(reply_from_response(response(status="failed"))) == "transport"
+
+
+def test_a_message_of_another_chat_model_is_read_and_built_again_the_same() -> None:
+    message = AIMessage(
+        "Text",
+        tool_calls=[{"name": "f", "args": {"b": 1, "a": None}, "id": "1", "type": "tool_call"}],
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        response_metadata={"finish_reason": "tool_calls", "model_name": "m"},
+        id="m",
+    )
+    assert message_of(reply_from_message(message, model="x"), message_id="m") == message
+
+
+# ------------------------------------------------------------------------------------- judging
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply(text="Buy."), None),
+        (Reply(text="Buy.", finish_reason=""), None),
+        (Reply(text="Buy.", finish_reason="END_TURN"), None),
+        (Reply(text="Buy", finish_reason="length"), "length"),
+        (Reply(text="Buy", finish_reason="MAX_TOKENS"), "length"),
+        (Reply(text="Buy", finish_reason="content_filter"), "content_filter"),
+        (Reply(text="Buy", finish_reason="insufficient_system_resource"), "transport"),
+        (Reply(text="", refusal="I cannot."), "refusal"),
+        (Reply(text=" \n"), "empty"),
+        (Reply(text="", tool_calls=(ToolCall(id="1", name="f", args="{}"),)), None),
+    ],
+)
+def test_only_a_whole_good_reply_is_an_answer(reply: Reply, kind: str | None) -> None:
+    assert judged(reply) == kind
+
+
+def test_text_cut_by_length_counts_only_where_it_may() -> None:
+    cut = Reply(text="Buy", finish_reason="length")
+    calling = Reply(
+        text="", finish_reason="length", tool_calls=(ToolCall(id="1", name="f", args="{}"),)
+    )
+    assert judged(cut, accept_truncated=True) is None
+    assert judged(cut, accept_truncated=True, site=Site(free_text=False)) == "length"
+    assert judged(cut, accept_truncated=True, site=Site(validate=lambda _: None)) == "length"
+    assert judged(calling, accept_truncated=True) == "length"
+    assert judged(Reply(text=" ", finish_reason="length"), accept_truncated=True) == "empty"
+
+
+def test_a_reply_that_does_not_validate_is_no_answer_and_says_why() -> None:
+    site = Site(validate=lambda reply: f"no rating in {reply.text}")
+    outcome = outcome_of(Reply(text="hm"), site=site, accept_truncated=False)
+    assert outcome is not None
+    assert (outcome.kind, outcome.message) == ("invalid", "no rating in hm")
+
+
+# ----------------------------------------------------------------------------------- handing on
+
+
+def test_a_streamed_reply_says_the_same_as_an_invoked_one() -> None:
+    reply = read(wire.tools(("a", {"x": 1}), ("b", '{"broken": ')))
+    message = message_of(reply, message_id="m")
+    chunk = chunk_of(reply, message_id="m")
+    assert isinstance(chunk, AIMessageChunk)
+    for name in ("content", "tool_calls", "invalid_tool_calls", "usage_metadata", "id",
+                 "response_metadata", "additional_kwargs"):  # fmt: skip
+        assert getattr(chunk, name) == getattr(message, name)
+
+
+def test_two_messages_of_one_reply_share_nothing_that_can_be_changed() -> None:
+    reply = read(wire.tools(("a", {"x": [1]})))
+    first, second = message_of(reply, message_id="m"), message_of(reply, message_id="m")
+    first.tool_calls[0]["args"]["x"].append(2)
+    first.response_metadata["cost"] = 1.0
+    assert second == message_of(reply, message_id="m")
+
+
+def test_a_server_that_echoes_the_key_finds_it_blanked_out() -> None:
+    secret = "sk-TEST-SECRET-123"
+    reply = Reply(
+        text=f"your key {secret}",
+        refusal=f"no, {secret}",
+        raw=f'{{"k": "{secret}"}}',
+        tool_calls=(ToolCall(id="1", name="f", args=f'{{"k":"{secret}"}}'),),
+    )
+    assert secret not in repr(without_secret(reply, secret))
+    assert without_secret(reply, None) is reply
