@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def run(
-    config: RunConfig, *, api_key: str | None = None, progress: Progress | None = None
-) -> Run:
+def run(config: RunConfig, *, api_key: str | None = None, progress: Progress | None = None) -> Run:
     """Run a walk-forward backtest, go on with a stopped one, or find a finished one.
 
     Args:
@@ -172,9 +170,7 @@ class TradingAgentsGraph:
         self._settings = {**settings, "data_dir": Path(data_dir)}
         self._api_key = api_key
         self.snapshot = (
-            snapshot
-            if isinstance(snapshot, Snapshot)
-            else open_snapshot(snapshot, Path(data_dir))
+            snapshot if isinstance(snapshot, Snapshot) else open_snapshot(snapshot, Path(data_dir))
         )
         self._bench: Workbench | None = None
 

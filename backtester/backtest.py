@@ -100,7 +100,9 @@ def run(
     with folder.lock():
         journal = Journal.open(folder.journal_path)
         try:
-            return _run_locked(plan, folder, journal, api_key=api_key, progress=progress, parts=parts)
+            return _run_locked(
+                plan, folder, journal, api_key=api_key, progress=progress, parts=parts
+            )
         finally:
             journal.close()
 
@@ -303,8 +305,7 @@ def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
     """
     folders = list_runs(reports_dir)
     documents = [
-        document_of(folder.read_manifest(), read_ledger(folder.journal_path))
-        for folder in folders
+        document_of(folder.read_manifest(), read_ledger(folder.journal_path)) for folder in folders
     ]
     database = reports_dir / "results.duckdb"
     store.rebuild(database, documents)

@@ -18,7 +18,6 @@ from langsmith import tracing_context
 from backtester import broker
 from backtester.broker import benchmark_for
 from backtester.cache import CellReplies
-from backtester.reply_cache import ReplyCache
 from backtester.config import RunConfig
 from backtester.memory import MemoryBook
 from backtester.records import (
@@ -30,6 +29,7 @@ from backtester.records import (
     ReadRecord,
     ReturnRecord,
 )
+from backtester.reply_cache import ReplyCache
 from backtester.snapshot import Snapshot, open_snapshot
 from backtester.view import AsOfView, ViewCache
 from tradingagents_core.errors import ModelOutcome, NoMarketData, PipelineError

@@ -15,7 +15,7 @@ from typing import Final
 from backtester.cell import CellTask, LessonTask, Parts, decision_hash_of, lesson_row
 from backtester.crew import Crew
 from backtester.errors import ProviderError
-from backtester.journal import Journal, Ledger
+from backtester.journal import Ledger, Log
 from backtester.memory import MemoryEntry, VisibleLessons
 from backtester.plan import Barrier, Plan
 from backtester.progress import Progress
@@ -41,7 +41,7 @@ class Walk:
     def __init__(
         self,
         plan: Plan,
-        journal: Journal,
+        journal: Log,
         crew: Crew,
         *,
         parts: Parts | None = None,
@@ -156,9 +156,7 @@ class Walk:
             cell.key, cell.rating, snapshot=self.plan.snapshot, rule=self.plan.rule
         )
 
-    def _lessons_of(
-        self, pairs: Sequence[tuple[CellRecord, ReturnRecord]]
-    ) -> list[LessonRecord]:
+    def _lessons_of(self, pairs: Sequence[tuple[CellRecord, ReturnRecord]]) -> list[LessonRecord]:
         tasks = {}
         rows = {}
         for cell, returned in pairs:
@@ -191,9 +189,7 @@ class Walk:
         new += [item for item in lessons if ledger.lessons.get(item.key) != item]
         self.journal.append(new)
 
-    def _entry(
-        self, cell: CellRecord, returned: ReturnRecord, lesson: LessonRecord
-    ) -> MemoryEntry:
+    def _entry(self, cell: CellRecord, returned: ReturnRecord, lesson: LessonRecord) -> MemoryEntry:
         if self.recorded and lesson.lesson_status == "failed":
             lesson = self.recorded.lessons.get(cell.key, lesson)
         return MemoryEntry(

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -63,6 +63,15 @@ class Ledger:
             self.returns[record.key] = record
         else:
             self.lessons[record.key] = record
+
+
+class Log(Protocol):
+    """Take records and know what was taken before: a `Journal`, or a double without a disk."""
+
+    ledger: Ledger
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Take records as one whole."""
 
 
 class Journal:

@@ -175,9 +175,7 @@ def _day(recording: Recording, bench: Workbench, world: Snapshot, parts: Parts) 
     )
 
 
-def _remember(
-    day: Walk, recording: Recording, previous: datetime | None, barrier: Barrier
-) -> None:
+def _remember(day: Walk, recording: Recording, previous: datetime | None, barrier: Barrier) -> None:
     """Load the memory as of the cutoff before; later rows are there too, as canaries."""
     ledger = recording.ledger
     for key, cell in sorted(ledger.cells.items()):

@@ -64,7 +64,7 @@ def rewrite_future(snapshot: Snapshot, cutoff: datetime, way: Way) -> Snapshot:
         actions = tables["actions"]
         added = _added_splits(snapshot.table("bars"), cutoff, actions.schema)
         tables["actions"] = pa.concat_tables([actions, added])
-    return snapshot.replace_tables(**tables)
+    return snapshot.replace_tables(undated=False, **tables)
 
 
 def _rows(name: str, table: pa.Table, cutoff: datetime, way: Way) -> pa.Table:

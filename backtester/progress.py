@@ -13,16 +13,16 @@ class Progress(Protocol):
     """Take news of a run; must not influence it."""
 
     def started(self, plan: Plan, kept: int) -> None:
-        """The walk begins; ``kept`` cells are in the journal already."""
+        """Take note that the walk begins; ``kept`` cells are in the journal already."""
 
     def settled(self, lessons: Sequence[LessonRecord]) -> None:
-        """Decisions were settled; these memory rows are new."""
+        """Take the memory rows of decisions that were settled."""
 
     def committed(self, barrier: Barrier, new: Sequence[CellRecord], kept: int) -> None:
-        """A barrier is in the journal: its ``new`` cells, and ``kept`` that were there before."""
+        """Take a barrier that is in the journal: ``new`` cells, and ``kept`` ones from before."""
 
     def finished(self) -> None:
-        """The walk is over."""
+        """Take note that the walk is over."""
 
 
 class Silent:

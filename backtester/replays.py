@@ -162,9 +162,7 @@ def replay(
         return _compare(recording, journal.ledger, root=root, keep=keep)
 
 
-def _walk(
-    recording: Recording, journal: Journal, *, progress: Progress, parts: Parts
-) -> None:
+def _walk(recording: Recording, journal: Journal, *, progress: Progress, parts: Parts) -> None:
     spec = BenchSpec(
         config=recording.config,
         snapshot_path=recording.snapshot.path,
@@ -180,9 +178,7 @@ def _walk(
     )
 
 
-def _compare(
-    recording: Recording, ledger: Ledger, *, root: str, keep: Path | None
-) -> ReplayResult:
+def _compare(recording: Recording, ledger: Ledger, *, root: str, keep: Path | None) -> ReplayResult:
     recorded = recording.manifest.results_root or ""
     ours, theirs = part_roots(ledger), part_roots(recording.ledger)
     calls = [call for cell in ledger.cells.values() for call in cell.calls]

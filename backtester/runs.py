@@ -207,7 +207,9 @@ def find_run(reports_dir: Path, name: str) -> RunFolder:
         return max(folders, key=lambda folder: folder.read_manifest().created_at)
     exact = [folder for folder in folders if folder.run_id == name]
     near = exact or [
-        folder for folder in folders if folder.run_id.startswith(name) or folder.run_id.endswith(name)
+        folder
+        for folder in folders
+        if folder.run_id.startswith(name) or folder.run_id.endswith(name)
     ]
     if name and len(near) == 1:
         return near[0]
@@ -236,7 +238,7 @@ def package_versions() -> dict[str, str]:
 
 
 def source_state() -> tuple[str | None, str | None]:
-    """Return the commit and the hash of the uncommitted diff of the source checkout, if it is one."""
+    """Return commit and hash of the uncommitted diff of the source checkout, if it is one."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None, None

@@ -27,8 +27,8 @@ from backtester.store_views import VIEWS
 _INTRODUCTION: Final = (
     "reports/results.duckdb, published anew while a run goes on and at its end. Sessions are DATE, "
     "instants are TIMESTAMP and hold UTC, fractions are fractions (0.01 is one percent), nothing "
-    "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy; to "
-    "compare, write rating > 'Hold'::rating (a bare 'Hold' compares as text). "
+    "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy; "
+    "write rating > 'Hold'::rating to compare, a bare 'Hold' compares as text. "
     "Columns marked * depend on clock, cache or machine; all others come out the same in a replay."
 )
 
@@ -123,16 +123,12 @@ def _view_statements() -> tuple[str, ...]:
 
 
 def _comment_statements() -> tuple[str, ...]:
-    """Return statements that put the documentation into the database itself."""
-    made = []
-    for relation in (*TABLES, *VIEWS):
-        kind = "TABLE" if isinstance(relation, Table) else "VIEW"
-        made.append(f"COMMENT ON {kind} {relation.name} IS {literal(_headline(relation))}")
-        made.extend(
-            f"COMMENT ON COLUMN {relation.name}.{column.name} IS {literal(_sentence(column))}"
-            for column in relation.columns
-        )
-    return tuple(made)
+    """Return statements that put what each relation is for into the database itself."""
+    return tuple(
+        f"COMMENT ON {'TABLE' if isinstance(relation, Table) else 'VIEW'} {relation.name} "
+        f"IS {literal(_headline(relation))}"
+        for relation in (*TABLES, *VIEWS)
+    )
 
 
 def _headline(relation: Table | View) -> str:

@@ -65,7 +65,7 @@ def run(arguments: list[str]) -> int:
         return _say(f"error: {_one_line(error)}", _exit_code(error))
     except BrokenPipeError:
         return 0
-    except Exception as error:  # noqa: BLE001 - the last line of defence turns faults into 70
+    except Exception as error:
         if debug:
             raise
         kind = type(error).__name__

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from backtester.cli.runs import DataDir, ReportsDir
+from backtester.cli.runs import DataDir, ReportsDir, RunName
 from backtester.errors import VerificationFailed
 
 
@@ -17,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def leakcheck(
-    name: Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")],
+    name: RunName,
     data_dir: DataDir = None,
     reports_dir: ReportsDir = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from backtester.cli.runs import DataDir, ReportsDir
+from backtester.cli.runs import DataDir
 from backtester.errors import DataError
 
 snapshot_app = typer.Typer(help="Look at snapshots and verify them.", no_args_is_help=True)

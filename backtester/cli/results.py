@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from backtester.cli.runs import ReportsDir
+from backtester.cli.runs import ReportsDir, RunName
 
 
 class Format(StrEnum):
@@ -62,7 +62,7 @@ def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")],
+    name: RunName,
     as_json: AsJson = False,
     reports_dir: ReportsDir = None,
 ) -> None:

@@ -32,6 +32,36 @@ ReportsDir = Annotated[
 ]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of snapshots and cache.")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Cells decided at once.")]
+RunName = Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")]
+
+Text = str | None
+Number = int | None
+ConfigFile = Annotated[Path | None, typer.Argument(help="TOML file with settings.")]
+FromManifest = Annotated[
+    Path | None, typer.Option("--from", help="Repeat the run of this manifest.json.")
+]
+Tickers = Annotated[Text, typer.Option(help="Instruments, separated by commas.")]
+Start = Annotated[Text, typer.Option(help="First date, YYYY-MM-DD.")]
+End = Annotated[Text, typer.Option(help="Last date, YYYY-MM-DD.")]
+Grid = Annotated[
+    Text, typer.Option(help="daily, weekly, monthly, 'every N', or dates with commas.")
+]
+SnapshotName = Annotated[Text, typer.Option(help="Name or folder of the snapshot.")]
+Horizon = Annotated[Number, typer.Option(help="Sessions from the decision to the exit.")]
+Entry = Annotated[Text, typer.Option(help="next_open, next_close, close or open.")]
+Benchmark = Annotated[Text, typer.Option(help="Explicit benchmark; default by market.")]
+Memory = Annotated[Text, typer.Option(help="portfolio, ticker or off.")]
+Analysts = Annotated[Text, typer.Option(help="Analysts in order, separated by commas.")]
+Trials = Annotated[Number, typer.Option(help="Repeats of each cell.")]
+Warmup = Annotated[Number, typer.Option(help="First sessions that are not scored.")]
+ProviderName = Annotated[Text, typer.Option(help="rulebook, openai or openai_compatible.")]
+Model = Annotated[Text, typer.Option(help="Model of both tiers.")]
+BaseUrl = Annotated[Text, typer.Option(help="Endpoint of the provider.")]
+OnFailure = Annotated[Text, typer.Option(help="continue or stop.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any other setting, as KEY=VALUE; may be repeated."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,9 +72,7 @@ def register(app: typer.Typer) -> None:
     app.command("replay")(replay)
 
 
-def demo(
-    workers: Workers = None, data_dir: DataDir = None, reports_dir: ReportsDir = None
-) -> None:
+def demo(workers: Workers = None, data_dir: DataDir = None, reports_dir: ReportsDir = None) -> None:
     """Run the main job on the snapshot that comes with the package, offline and without a key."""
     from backtester.config import load_config
 
@@ -59,77 +87,36 @@ _DEMO_NOTE = (
 
 
 def run(
-    config_file: Annotated[Path | None, typer.Argument(help="TOML file with settings.")] = None,
-    manifest: Annotated[
-        Path | None, typer.Option("--from", help="Repeat the run of this manifest.json.")
-    ] = None,
-    tickers: Annotated[
-        str | None, typer.Option("--tickers", help="Instruments, separated by commas.")
-    ] = None,
-    start: Annotated[str | None, typer.Option("--start", help="First date, YYYY-MM-DD.")] = None,
-    end: Annotated[str | None, typer.Option("--end", help="Last date, YYYY-MM-DD.")] = None,
-    grid: Annotated[
-        str | None,
-        typer.Option("--grid", help="daily, weekly, monthly, 'every N', or dates with commas."),
-    ] = None,
-    snapshot: Annotated[str | None, typer.Option("--snapshot", help="Name or folder.")] = None,
-    horizon: Annotated[int | None, typer.Option("--horizon", help="Sessions to the exit.")] = None,
-    entry: Annotated[
-        str | None, typer.Option("--entry", help="next_open, next_close, close or open.")
-    ] = None,
-    benchmark: Annotated[str | None, typer.Option("--benchmark", help="Explicit benchmark.")] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", help="portfolio, ticker or off.")
-    ] = None,
-    analysts: Annotated[
-        str | None, typer.Option("--analysts", help="Analysts in order, separated by commas.")
-    ] = None,
-    trials: Annotated[int | None, typer.Option("--trials", help="Repeats of each cell.")] = None,
-    warmup: Annotated[
-        int | None, typer.Option("--warmup", help="First sessions that are not scored.")
-    ] = None,
-    provider: Annotated[
-        str | None,
-        typer.Option("--provider", help="rulebook, openai or openai_compatible."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Model of both tiers.")
-    ] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint.")] = None,
-    on_failure: Annotated[
-        str | None, typer.Option("--on-failure", help="continue or stop.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any other setting, as KEY=VALUE; may be repeated."),
-    ] = None,
+    context: typer.Context,
+    config_file: ConfigFile = None,
+    manifest: FromManifest = None,
+    tickers: Tickers = None,
+    start: Start = None,
+    end: End = None,
+    grid: Grid = None,
+    snapshot: SnapshotName = None,
+    horizon: Horizon = None,
+    entry: Entry = None,
+    benchmark: Benchmark = None,
+    memory: Memory = None,
+    analysts: Analysts = None,
+    trials: Trials = None,
+    warmup: Warmup = None,
+    provider: ProviderName = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    on_failure: OnFailure = None,
+    settings: Settings = None,
     workers: Workers = None,
     data_dir: DataDir = None,
     reports_dir: ReportsDir = None,
 ) -> None:
     """Run a walk-forward backtest; the same command goes on with it, or finds it finished."""
-    flags = {
-        "tickers": _words(tickers),
-        "start": start,
-        "end": end,
-        "grid": _grid(grid),
-        "snapshot": snapshot,
-        "horizon": horizon,
-        "entry": entry,
-        "benchmark": benchmark,
-        "memory": memory,
-        "analysts": _words(analysts),
-        "trials": trials,
-        "warmup": warmup,
-        "provider": provider,
-        "quick_model": model,
-        "deep_model": model,
-        "base_url": base_url,
-        "on_failure": on_failure,
-        "workers": workers,
-        "data_dir": data_dir,
-        "reports_dir": reports_dir,
-    }
+    flags = dict(context.params)
+    for word in ("config_file", "manifest", "settings", "model"):
+        flags.pop(word)
+    flags |= {"quick_model": model, "deep_model": model}
+    flags |= {"tickers": _words(tickers), "analysts": _words(analysts), "grid": _grid(grid)}
     _run_and_show(_configure(config_file, manifest, flags, settings or []))
 
 
@@ -156,7 +143,7 @@ def plan(
 
 
 def replay(
-    name: Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")],
+    name: RunName,
     keep: Annotated[
         Path | None, typer.Option("--keep", help="Keep the replay's files in this folder.")
     ] = None,

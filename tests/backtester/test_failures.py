@@ -135,8 +135,16 @@ def test_a_failed_cell_is_decided_again_and_after_it_only_cells_whose_lessons_ch
             for body in server.bodies[asked:]
             if "Instrument: " in (line := str(body["messages"][0]["content"]))
         }
-    clean = run(config_for(workspace, server, grid="daily", end=date(2018, 1, 12),
-                           reports_dir=workspace.path / "clean"), api_key=SECRET)
+    clean = run(
+        config_for(
+            workspace,
+            server,
+            grid="daily",
+            end=date(2018, 1, 12),
+            reports_dir=workspace.path / "clean",
+        ),
+        api_key=SECRET,
+    )
 
     assert first.counts == {"done": 17, "failed": 1}
     assert second.counts == {"done": 18}

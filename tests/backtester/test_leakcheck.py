@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from backtester.records import CellKey, ReturnRecord
 from backtester.runs import RunFolder
 from backtester.view import AsOfView
 from tests.support.snapshots import split
-from tests.support.workspaces import Workspace, make_workspace, wave
+from tests.support.workspaces import Workspace, make_workspace
 from tradingagents_core.errors import LookaheadError
 
 
@@ -51,9 +50,7 @@ def test_a_clean_run_passes_and_says_what_was_compared(workspace: Workspace) -> 
 
 def settle_with_whatever_is_there(key: CellKey, rating: str | None, **world: Any) -> ReturnRecord:
     """Settle as if the next session's data were all that is needed, on all bars of today."""
-    return replace(
-        broker.settle(key, rating, **world), resolved_at=early_due(key, **world)
-    )
+    return replace(broker.settle(key, rating, **world), resolved_at=early_due(key, **world))
 
 
 def early_due(key: CellKey, snapshot: Any, rule: Any) -> datetime:

@@ -40,9 +40,7 @@ def copied(
     def copy() -> tuple[Path, RunFolder]:
         workspace, result = recorded
         shutil.copytree(workspace.path, tmp_path / "copy")
-        return tmp_path / "copy" / "data", RunFolder(
-            tmp_path / "copy" / "reports" / result.run_id
-        )
+        return tmp_path / "copy" / "data", RunFolder(tmp_path / "copy" / "reports" / result.run_id)
 
     return copy
 
@@ -148,9 +146,10 @@ def test_a_replay_needs_no_network_interface(
     recorded: tuple[Workspace, RunResult], tmp_path: Path
 ) -> None:
     namespace = ("unshare", "--map-root-user", "--net")
-    if shutil.which("unshare") is None or subprocess.run(
-        [*namespace, "true"], capture_output=True, check=False
-    ).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("this machine cannot make a network namespace (Linux with unshare can)")
     workspace, result = recorded
 
@@ -202,9 +201,7 @@ def test_a_run_that_is_not_finished_is_not_replayed(
 ) -> None:
     data, folder = copied()
     manifest = folder.read_manifest()
-    folder.write_manifest(
-        manifest.model_copy(update={"status": "stopped", "results_root": None})
-    )
+    folder.write_manifest(manifest.model_copy(update={"status": "stopped", "results_root": None}))
 
     with pytest.raises(DataError, match="stopped, not finished"):
         replay(folder, data)

@@ -21,7 +21,9 @@ def by_the_rules(received: Received) -> Act:
     """Answer a request as the rulebook would."""
     body = dict(received.body)
     messages = convert_to_messages(body.pop("messages"))
-    offered = {name: body[name] for name in ("tools", "tool_choice", "response_format") if name in body}
+    offered = {
+        name: body[name] for name in ("tools", "tool_choice", "response_format") if name in body
+    }
     message = RulebookChatModel()._generate(messages, **offered).generations[0].message
     calls: Sequence[Any] = getattr(message, "tool_calls", ())
     if calls:

@@ -12,6 +12,7 @@ from langgraph.runtime import Runtime
 
 from tradingagents_core import prompts
 from tradingagents_core.agents.calls import (
+    BoundModel,
     CellContext,
     Node,
     StateUpdate,
@@ -39,8 +40,8 @@ def analyst_node(
     same are dropped, and the report says so.
     """
     offered = [openai_tool(name) for name in row.tools]
-    looking = model.bind_tools(offered) if offered else model
-    writing = model.bind_tools(offered, tool_choice="none") if offered else model
+    looking = BoundModel.of(model.bind_tools(offered))
+    writing = BoundModel.of(model.bind_tools(offered, tool_choice="none"))
     task = row.task or prompts.ANALYST_TASKS[row.key]
     limit = settings.max_tool_turns
 

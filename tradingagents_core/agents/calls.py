@@ -10,14 +10,13 @@ from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableBinding
 from langgraph.runtime import Runtime
 
 from tradingagents_core.errors import ModelOutcome
 from tradingagents_core.prompts import Brief
 from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Sink, Site, ToolCall, View
 
-Model = Runnable[LanguageModelInput, AIMessage]
 StateUpdate = dict[str, object]
 
 
@@ -62,10 +61,30 @@ class CellContext:
             CURRENT_SITE.reset(token)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BoundModel:
+    """Hold a model with what is bound to it, ready to be asked.
+
+    Attributes:
+        model: Chat model, or whatever its ``bind_tools`` returned.
+        arguments: Handed over with every call.
+    """
+
+    model: Runnable[LanguageModelInput, AIMessage]
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, model: Runnable[LanguageModelInput, AIMessage], **arguments: Any) -> BoundModel:
+        """Wrap a model; a plain binding is unwrapped, for its own call merges configs at length."""
+        if isinstance(model, RunnableBinding) and not (model.config or model.config_factories):
+            return cls(model=model.bound, arguments={**model.kwargs, **arguments})
+        return cls(model=model, arguments=arguments)
+
+
 Node = Callable[[Mapping[str, object], Runtime[CellContext]], StateUpdate]
 
 
-def ask(model: Model, messages: Sequence[BaseMessage], site: Site) -> AIMessage:
+def ask(bound: BoundModel, messages: Sequence[BaseMessage], site: Site) -> AIMessage:
     """Make one model call from a place in the run.
 
     Raises:
@@ -74,7 +93,7 @@ def ask(model: Model, messages: Sequence[BaseMessage], site: Site) -> AIMessage:
     """
     token = CURRENT_SITE.set(site)
     try:
-        return model.invoke(list(messages))
+        return bound.model.invoke(list(messages), **bound.arguments)
     finally:
         CURRENT_SITE.reset(token)
 

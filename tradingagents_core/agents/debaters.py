@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
 from tradingagents_core import prompts
-from tradingagents_core.agents.calls import CellContext, Node, StateUpdate, ask, said
+from tradingagents_core.agents.calls import BoundModel, CellContext, Node, StateUpdate, ask, said
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.state import text_of
 from tradingagents_core.topology import AnalystRow, DebateRow, SpeakerRow
@@ -24,6 +24,7 @@ def debater_node(
     analysts: Sequence[AnalystRow],
 ) -> Node:
     """Build the node of one speaker: read, answer the others, add to the histories, count."""
+    bound = BoundModel.of(model)
 
     def node(state: Mapping[str, object], runtime: Runtime[CellContext]) -> StateUpdate:
         context = runtime.context
@@ -41,7 +42,7 @@ def debater_node(
             HumanMessage(content=prompts.human_text(blocks, *closing, prompts.SPEAK_NOW)),
         )
         turn = count // len(debate.speakers)
-        speech = said(ask(model, messages, context.site(speaker.node, turn)))
+        speech = said(ask(bound, messages, context.site(speaker.node, turn)))
         return {debate.state_field: _spoken(held, debate, speaker, f"{speaker.label}: {speech}")}
 
     return node

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from tradingagents_core import prompts
-from tradingagents_core.agents.calls import Model, ask, said
+from tradingagents_core.agents.calls import BoundModel, ask, said
 from tradingagents_core.prompts import Brief
 from tradingagents_core.protocols import Site
 from tradingagents_core.settings import PipelineSettings
@@ -63,7 +62,7 @@ def reflect(model: BaseChatModel, request: ReflectionRequest, settings: Pipeline
     site = Site(
         cell=request.cell, node=REFLECTOR, trial=request.trial, generation=request.generation
     )
-    return said(ask(cast("Model", model), reflection_messages(request, settings), site))
+    return said(ask(BoundModel.of(model), reflection_messages(request, settings), site))
 
 
 def reflection_messages(

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 from pydantic import BaseModel
 
 from tradingagents_core import prompts
-from tradingagents_core.agents.calls import CellContext, Model, ask, call_arguments
+from tradingagents_core.agents.calls import BoundModel, CellContext, ask, call_arguments
 from tradingagents_core.decisions import (
     DECISION,
     Filled,
@@ -88,7 +88,7 @@ class FormCaller:
 
     def __init__(self, model: BaseChatModel, form: Form, *, max_repairs: int) -> None:
         self._form = form
-        self._plain = cast("Model", model)
+        self._plain = BoundModel.of(model)
         self._method = structured_method_of(model)
         self._typed = bind_form(model, form, self._method)
         self._attempts = 0 if self._method == "none" else max_repairs + 1
@@ -167,18 +167,18 @@ class FormCaller:
         return read_declared(text, self._form.vocabulary)
 
 
-def bind_form(model: BaseChatModel, form: Form, method: StructuredMethod) -> Model:
+def bind_form(model: BaseChatModel, form: Form, method: StructuredMethod) -> BoundModel:
     """Bind a form to a model in the way that it can take it."""
     schema = response_schema(form)
     if method == "function_calling":
         function = {"name": form.name, "description": schema["description"], "parameters": schema}
         tool = {"type": "function", "function": function}
-        return model.bind_tools([tool], tool_choice=form.name)
+        return BoundModel.of(model.bind_tools([tool], tool_choice=form.name))
     response_format: dict[str, Any] = {"type": "json_object"}
     if method == "json_schema":
         wanted = {"name": form.name, "schema": schema, "strict": True}
         response_format = {"type": "json_schema", "json_schema": wanted}
-    return cast("Model", model.bind(response_format=response_format))
+    return BoundModel.of(model, response_format=response_format)
 
 
 def _messages(

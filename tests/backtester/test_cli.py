@@ -1,0 +1,353 @@
+"""The command line: every bad input is one clear line and the documented exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from backtester import cli
+from backtester.backtest import RunResult
+from backtester.backtest import run as run_backtest
+from backtester.plan import cache_folder
+from backtester.reply_cache import ReplyCache
+from tests.support.workspaces import Workspace, make_workspace
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, RunResult]:
+    workspace = make_workspace(tmp_path_factory.mktemp("cli"))
+    config = workspace.config(tickers=("AAA",), end="2018-01-19")
+    return workspace, run_backtest(config)
+
+
+@pytest.fixture
+def workspace(
+    recorded: tuple[Workspace, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Work in a copy of a workspace that holds one finished run."""
+    shutil.copytree(recorded[0].path, tmp_path / "workspace")
+    monkeypatch.chdir(tmp_path / "workspace")
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+def command(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    def call(*words: str) -> Said:
+        capsys.readouterr()
+        code = cli.run(list(words))
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return call
+
+
+RUN = ("run", "--snapshot", "small", "--benchmark", "^GSPC", "--horizon", "3")
+WEEK = ("--start", "2018-01-02", "--end", "2018-01-05")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ((*RUN, *WEEK, "--tickers", "ZZZ"), 3, ["'ZZZ'", "snapshot small", "AAA"]),
+        ((*RUN, *WEEK, "--tickers", "../../etc/passwd"), 2, ["is no ticker", "AAPL"]),
+        ((*RUN, *WEEK), 2, ["tickers"]),
+        (
+            (*RUN, "--tickers", "AAA", "--start", "2018-02-01", "--end", "2018-01-01"),
+            2,
+            ["2018-01-01 is before start 2018-02-01"],
+        ),
+        (
+            (*RUN, "--tickers", "AAA", "--start", "2018-01-02", "--end", "2030-01-05"),
+            3,
+            ["outside snapshot small", "covers 2017-01-03"],
+        ),
+        (
+            (*RUN, "--tickers", "AAA", "--start", "2018-01-06", "--end", "2018-01-07"),
+            2,
+            ["session"],
+        ),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--set", "horizn=5"), 2, ["'horizn'", "'horizon'"]),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--set", "horizon=soon"), 2, ["horizon"]),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--entry", "open"), 2, ["'open'", "next_open"]),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--analysts", "market,macro"), 2, ["macro", "social"]),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--provider", "opnai"), 2, ["opnai", "openai"]),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--provider", "openai"), 2, ["OPENAI_API_KEY"]),
+        (
+            ("run", "--snapshot", "big", *WEEK, "--tickers", "AAA"),
+            3,
+            ["big", "small"],
+        ),
+        (("run", "missing.toml"), 2, ["missing.toml does not exist"]),
+        (("replay", "nothing"), 3, ["'nothing'", "is unknown", "reports"]),
+        (("show", "nothing"), 3, ["'nothing'", "is unknown"]),
+        (("leakcheck", "nothing"), 3, ["'nothing'"]),
+        (("snapshot", "show", "nothing"), 3, ["nothing", "small"]),
+        (("snapshot", "verify", "nothing"), 3, ["nothing", "small"]),
+        (("sql", "SELEC 1"), 2, ["syntax error", "line 1"]),
+        (("sql", "COPY (SELECT 1) TO 'x.csv'"), 2, []),
+        (("sql", "SELECT * FROM read_csv('config.csv')"), 2, []),
+        (("sql", "DELETE FROM cells"), 2, []),
+        (("sql", "SELECT nothing FROM cells"), 2, ["nothing"]),
+        (("nonsense",), 2, ["nonsense"]),
+    ],
+)
+def test_bad_input_is_one_line_with_its_exit_code(
+    command: Command, words: tuple[str, ...], code: int, says: list[str]
+) -> None:
+    before = snapshot_of(Path())
+    said = command(*words)
+
+    assert said.code == code, said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert "Traceback" not in said.err
+    for word in says:
+        assert word in said.err
+    assert snapshot_of(Path()) == before
+
+
+def snapshot_of(folder: Path) -> dict[str, bytes]:
+    """Return all files with their content, but for locks and new empty folders."""
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "lock" not in path.name and "cache.db" not in path.name
+    }
+
+
+def test_an_unknown_key_in_a_config_file_names_file_and_nearest(
+    command: Command, workspace: Path
+) -> None:
+    (workspace / "mine.toml").write_text('tickers = ["AAA"]\nmemry = "off"\n')
+
+    said = command("run", "mine.toml")
+
+    assert said.code == 2
+    assert "'memry' in config file mine.toml" in said.err
+    assert "'memory'" in said.err
+
+
+def test_a_damaged_parquet_names_the_file_and_both_hashes(
+    command: Command, workspace: Path
+) -> None:
+    path = workspace / "data" / "snapshots" / "small" / "bars.parquet"
+    damaged = bytearray(path.read_bytes())
+    damaged[100] ^= 1
+    path.write_bytes(damaged)
+
+    said = command(*RUN, *WEEK, "--tickers", "AAA")
+
+    assert said.code == 3
+    assert "bars.parquet" in said.err
+    assert len([word for word in said.err.replace(",", " ").split() if len(word) >= 64]) == 2
+    assert command("snapshot", "verify", "small").code == 3
+
+
+def test_a_damaged_cache_record_names_its_key_and_nothing_is_lost(
+    command: Command, workspace: Path
+) -> None:
+    cache = ReplyCache.open(cache_folder(workspace / "data"))
+    key = cache.keys()[0]
+    with cache._store as store:
+        store[key] = store[key].replace('"text"', '"tixt"', 1)
+    cache.close()
+    count = len(cache.keys())
+
+    said = command("cassette", "verify")
+
+    assert said.code == 3
+    assert key in said.err
+    replayed = command("replay", "latest")
+    assert replayed.code == 3
+    assert key in replayed.err
+    assert len(ReplyCache.open(cache_folder(workspace / "data")).keys()) == count
+
+
+def test_a_damaged_journal_names_its_line(command: Command, workspace: Path) -> None:
+    path = next((workspace / "reports").glob("*/journal.jsonl"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:30] + b"#" + lines[1][31:] + b"".join(lines[2:]))
+
+    said = command("replay", "latest")
+
+    assert said.code == 3
+    assert "journal.jsonl is damaged at line 2" in said.err
+    assert command("rebuild").code == 3
+
+
+def test_a_reports_folder_in_whose_place_is_a_file_is_told(
+    command: Command, workspace: Path
+) -> None:
+    (workspace / "taken").write_text("")
+
+    said = command(*RUN, *WEEK, "--tickers", "AAA", "--reports-dir", "taken")
+
+    assert said.code == 2
+    assert "taken" in said.err
+    assert "cannot be written" in said.err
+
+
+# ---------------------------------------------------------------------------------- good commands
+
+
+def test_the_same_command_finds_its_finished_run(command: Command) -> None:
+    said = command(*RUN, "--start", "2018-01-02", "--end", "2018-01-19", "--tickers", "AAA")
+
+    assert said.code == 0
+    assert "finished already: 0 model calls" in said.out
+
+
+def test_a_run_is_repeated_from_its_manifest(command: Command, workspace: Path) -> None:
+    manifest = next((workspace / "reports").glob("*/manifest.json"))
+
+    said = command("run", "--from", str(manifest))
+
+    assert said.code == 0
+    assert json.loads(manifest.read_text())["run_id"] in said.out
+    assert "0 model calls" in said.out
+
+
+def test_replay_says_that_the_roots_are_equal(command: Command) -> None:
+    said = command("replay", "latest")
+
+    assert said.code == 0
+    assert "equal: the same inputs gave the same bytes" in said.out
+
+
+def test_leakcheck_says_what_was_tried_and_what_is_not_covered(command: Command) -> None:
+    said = command("leakcheck", "latest")
+
+    assert said.code == 0
+    for words in ("rewritten, deleted", "not covered", "training data", "clean:"):
+        assert words in said.out
+
+
+def test_runs_and_show_speak_json(command: Command, workspace: Path) -> None:
+    manifest = json.loads(next((workspace / "reports").glob("*/manifest.json")).read_text())
+
+    listed = json.loads(command("runs", "--json").out)
+    shown = json.loads(command("show", "latest", "--json").out)
+
+    assert [item["run_id"] for item in listed] == [manifest["run_id"]]
+    assert shown["manifest"] == manifest
+
+
+def test_show_tells_windows_models_and_rounds(command: Command) -> None:
+    said = command("show", "latest")
+
+    for words in ("30 sessions of prices", "rulebook-1", "1 of debate", "market, social"):
+        assert words in said.out
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
+def test_sql_writes_every_format(command: Command, workspace: Path, form: str) -> None:
+    target = workspace / f"out.{form}"
+    said = command(
+        "sql",
+        "SELECT session, rating FROM cells ORDER BY session",
+        "--format",
+        form,
+        "-o",
+        str(target),
+    )
+
+    assert said.code == 0, said.err
+    assert target.stat().st_size > 0
+    if form == "csv":
+        assert target.read_text().splitlines()[0] == "session,rating"
+        assert len(target.read_text().splitlines()) == 4
+
+
+def test_rebuild_makes_the_same_tables_anew(command: Command, workspace: Path) -> None:
+    question = ("sql", "SELECT * FROM returns ORDER BY session", "--format", "csv")
+    before = command(*question).out
+    (workspace / "reports" / "results.duckdb").unlink()
+    assert command(*question).code == 3
+
+    assert command("rebuild").code == 0
+    assert command(*question).out == before
+
+
+def test_schema_names_every_table_and_a_unit(command: Command) -> None:
+    text = command("schema").out
+
+    for word in ("runs", "cells", "returns", "memory", "llm_calls", "reads", "alpha_by_rating"):
+        assert word in text
+    assert json.loads(command("schema", "--json").out)
+
+
+def test_every_command_has_help(command: Command) -> None:
+    groups = ["demo", "run", "replay", "runs", "show", "sql", "schema", "leakcheck", "rebuild"]
+    for words in [[name] for name in groups] + [["snapshot", "show"], ["cassette", "verify"]]:
+        said = command(*words, "--help")
+        assert said.code == 0
+        assert "Usage: backtester" in said.out
+
+
+PUBLISH_AT_EVERY_BARRIER = """
+import sys
+from backtester import backtest, cli
+backtest.PUBLISH_EVERY_S = 0.0
+cli.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+def test_sql_and_a_run_in_another_process_do_not_disturb_each_other(
+    command: Command, workspace: Path
+) -> None:
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            PUBLISH_AT_EVERY_BARRIER,
+            *RUN,
+            "--tickers",
+            "AAA,BBB",
+            "--start",
+            "2018-01-02",
+            "--end",
+            "2018-01-19",
+            "--grid",
+            "daily",
+        ],
+        cwd=workspace,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    answers: list[Said] = []
+    done = threading.Event()
+    waiter = threading.Thread(target=lambda: (child.wait(), done.set()))
+    waiter.start()
+    counts = []
+    while not done.is_set():
+        said = command("sql", "SELECT count(*) AS n FROM cells WHERE scored", "--format", "csv")
+        answers.append(said)
+        counts.append(int(said.out.split()[-1]) if said.code == 0 else -1)
+        done.wait(0.05)
+    waiter.join()
+
+    assert child.returncode == 0, child.communicate()[1]
+    assert {said.code for said in answers} == {0}
+    assert counts == sorted(counts)
+    assert len(set(counts)) > 2
