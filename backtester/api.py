@@ -15,6 +15,7 @@ from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
 from backtester.journal import Ledger, read_ledger
 from backtester.plan import cache_folder, cutoff_of, resolve_ticker
+from backtester.pricing import market_of
 from backtester.progress import Progress
 from backtester.records import CellKey, CellRecord
 from backtester.replays import ReplayResult
@@ -188,8 +189,6 @@ class TradingAgentsGraph:
             UsageError: The date does not read.
             DataError: The snapshot does not hold the ticker or the date.
         """
-        from backtester.calendar import calendar_of
-
         day = _date(trade_date)
         config = RunConfig(**{"tickers": (ticker,), "start": day, "end": day, **self._settings})
         if not self.snapshot.start <= day <= self.snapshot.end:
@@ -198,7 +197,7 @@ class TradingAgentsGraph:
                 f"{self.snapshot.start} to {self.snapshot.end}: choose a date within it"
             )
         instrument = resolve_ticker(self.snapshot, ticker, config)
-        calendar = calendar_of(instrument)
+        calendar = market_of(self.snapshot, instrument).calendar
         session = calendar.last_on_or_before(day)
         record = decide_cell(
             self._workbench(config),

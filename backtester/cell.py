@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from langsmith import tracing_context
 
@@ -21,6 +22,7 @@ from backtester.cache import CellReplies
 from backtester.config import RunConfig
 from backtester.memory import MemoryBook
 from backtester.records import (
+    CallRecord,
     CellKey,
     CellRecord,
     CellStatus,
@@ -38,6 +40,7 @@ from tradingagents_core.llm.factory import create_model
 from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Decision, Lesson, Site
 
 HARNESS = "harness"
+Placed = TypeVar("Placed", CallRecord, OutcomeRecord, ReadRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +244,9 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
         degraded=decision.degraded if decision else False,
         scored=task.scored,
         steps=decision.steps if decision else 0,
-        calls=tuple(replies.calls),
-        outcomes=tuple(replies.new_outcomes),
-        reads=tuple(reads),
+        calls=tuple(_in_order(replies.calls, bench.config)),
+        outcomes=tuple(_in_order(replies.new_outcomes, bench.config)),
+        reads=tuple(_in_order(reads, bench.config)),
         wall_s=time.perf_counter() - started,
     )
 
@@ -267,6 +270,7 @@ def write_lesson(bench: Workbench, task: LessonTask) -> LessonRecord:
         raw_return=returned.raw_total,
         alpha=returned.alpha,
         benchmark=returned.benchmark or "none",
+        resolved=returned.resolved_at.date() if returned.resolved_at else None,
     )
     try:
         with tracing_context(enabled=False):
@@ -323,6 +327,13 @@ def _look_first(view: AsOfView, key: CellKey) -> str:
         return view.identity(key.ticker).symbol
     finally:
         CURRENT_SITE.reset(token)
+
+
+def _in_order(records: Sequence[Placed], config: RunConfig) -> list[Placed]:
+    """Put what parallel analysts did in the order of their nodes; arrival order is chance."""
+    if not config.analysts_parallel:
+        return list(records)
+    return sorted(records, key=lambda record: record.node)
 
 
 def _request(bench: Workbench, task: CellTask) -> CellRequest:

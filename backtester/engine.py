@@ -16,7 +16,7 @@ from backtester.cell import CellTask, LessonTask, Parts, decision_hash_of, lesso
 from backtester.crew import Crew
 from backtester.errors import ProviderError
 from backtester.journal import Ledger, Log
-from backtester.memory import MemoryEntry, VisibleLessons
+from backtester.memory import MemoryEntry, VisibleLessons, lessons_due
 from backtester.plan import Barrier, Plan
 from backtester.progress import Progress
 from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
@@ -64,13 +64,11 @@ class Walk:
 
     def settle(self, until: datetime) -> list[LessonRecord]:
         """Settle every decision whose return is known by ``until`` and write its lesson."""
-        due = sorted(
-            (at, key.session, key.ticker, key.trial, key)
-            for key, (at, _) in self.waiting.items()
-            if at <= until
+        due = lessons_due(
+            {key: at for key, (at, _) in self.waiting.items()}, after=None, until=until
         )
-        settled = [(self.waiting.pop(key)[1], key) for *_, key in due]
-        pairs = [(cell, self._return_of(cell)) for cell, _ in settled]
+        cells = [self.waiting.pop(key)[1] for key in due]
+        pairs = [(cell, self._return_of(cell)) for cell in cells]
         lessons = self._lessons_of(pairs)
         self._commit_settled([returned for _, returned in pairs], lessons)
         for (cell, returned), lesson in zip(pairs, lessons, strict=True):

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from backtester.broker import ScoreRule
-from backtester.calendar import Calendar, calendar_of, grid_sessions
+from backtester.calendar import Calendar, grid_sessions
 from backtester.config import RunConfig
 from backtester.errors import DataError
+from backtester.pricing import market_of
 from backtester.records import CellKey
 from backtester.runs import RESULTS_VERSION, run_id_of
 from backtester.snapshot import Snapshot
@@ -77,7 +78,7 @@ def lay_out(config: RunConfig, snapshot: Snapshot, *, fingerprint: str) -> Plan:
     warmup: set[CellKey] = set()
     grids: dict[str, list[str]] = {}
     for instrument in config.tickers:
-        calendar = calendar_of(instrument)
+        calendar = market_of(snapshot, instrument).calendar
         sessions = grid_sessions(calendar, config.grid, config.start, config.end)
         grids[instrument] = [session.isoformat() for session in sessions]
         for position, session in enumerate(sessions):

@@ -337,7 +337,13 @@ def test_sql_and_a_run_in_another_process_do_not_disturb_each_other(
     )
     answers: list[Said] = []
     done = threading.Event()
-    waiter = threading.Thread(target=lambda: (child.wait(), done.set()))
+    complaints: list[str] = []
+
+    def wait() -> None:
+        complaints.append(child.communicate()[1])
+        done.set()
+
+    waiter = threading.Thread(target=wait)
     waiter.start()
     counts = []
     while not done.is_set():
@@ -347,7 +353,7 @@ def test_sql_and_a_run_in_another_process_do_not_disturb_each_other(
         done.wait(0.05)
     waiter.join()
 
-    assert child.returncode == 0, child.communicate()[1]
+    assert child.returncode == 0, complaints
     assert {said.code for said in answers} == {0}
     assert counts == sorted(counts)
     assert len(set(counts)) > 2

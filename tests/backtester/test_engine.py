@@ -359,3 +359,23 @@ def test_a_ticker_without_bars_at_its_cutoff_is_a_counted_state(tmp_path: Path) 
         CellKey(session=date(2018, 1, 5), ticker="BBB"),
         CellKey(session=date(2018, 1, 12), ticker="BBB"),
     }
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_parallel_analysts_give_the_prompts_of_analysts_in_turn(
+    workspace: Workspace, workers: int
+) -> None:
+    short = {"end": date(2018, 1, 12)}
+    turn = ledger_of(run(workspace.config(**short)))
+    branches = run(workspace.config(**short, analysts_parallel=True, workers=workers))
+    again = run(
+        workspace.config(
+            **short, analysts_parallel=True, reports_dir=workspace.path / "again", workers=1
+        )
+    )
+
+    parallel = ledger_of(branches)
+    for key, cell in turn.cells.items():
+        assert {call.key for call in parallel.cells[key].calls} == {c.key for c in cell.calls}
+        assert parallel.cells[key].typed == cell.typed
+    assert branches.root == again.root

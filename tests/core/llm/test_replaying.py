@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import BaseModel
 
 from tests.support.reply_stores import MemoryReplies
@@ -100,9 +103,15 @@ def test_an_outcome_is_kept_apart_raised_and_asked_again() -> None:
     assert [outcome.kind for outcome in store.outcomes] == ["length", "empty"]
 
 
+def slow(_messages: list[BaseMessage], _arguments: Mapping[str, Any]) -> str:
+    """Answer late enough for the others to arrive."""
+    time.sleep(0.05)
+    return "one"
+
+
 def test_twenty_threads_with_one_question_make_one_call() -> None:
     started = threading.Barrier(20)
-    model = ReplayingScriptedModel(script=["one"], replies=MemoryReplies())
+    model = ReplayingScriptedModel(script=slow, replies=MemoryReplies())
 
     def ask(_: int) -> str:
         started.wait()
@@ -114,7 +123,7 @@ def test_twenty_threads_with_one_question_make_one_call() -> None:
 
 
 def test_twenty_coroutines_with_one_question_make_one_call_and_do_not_block_each_other() -> None:
-    model = ReplayingScriptedModel(script=["one"], replies=MemoryReplies())
+    model = ReplayingScriptedModel(script=slow, replies=MemoryReplies())
 
     async def ask_all() -> list[str]:
         answers = await asyncio.gather(*(model.ainvoke("hi") for _ in range(20)))
