@@ -57,7 +57,7 @@ EXAMPLES: Final = (
         "FROM alpha_by_ticker ORDER BY run_id, mean_directional_alpha DESC, ticker"
     ),
     (
-        "SELECT session, symbol, rating, alpha FROM scored_decisions "
+        "SELECT session, symbol, rating, raw_total, alpha FROM scored_decisions "
         "WHERE signed_alpha IS NOT NULL ORDER BY signed_alpha DESC, session, ticker, trial LIMIT 5"
     ),
 )

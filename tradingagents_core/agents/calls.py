@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable, RunnableBinding
 from langgraph.runtime import Runtime
 
 from tradingagents_core.errors import ModelOutcome
+from tradingagents_core.llm.replaying import ReplayingModel
 from tradingagents_core.prompts import Brief
 from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Sink, Site, ToolCall, View
 
@@ -93,6 +94,8 @@ def ask(bound: BoundModel, messages: Sequence[BaseMessage], site: Site) -> AIMes
     """
     token = CURRENT_SITE.set(site)
     try:
+        if isinstance(bound.model, ReplayingModel):
+            return bound.model.answer(list(messages), **bound.arguments)
         return bound.model.invoke(list(messages), **bound.arguments)
     finally:
         CURRENT_SITE.reset(token)

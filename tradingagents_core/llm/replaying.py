@@ -137,6 +137,18 @@ class ReplayingModel(BaseChatModel):
         answer = await self._aanswer(self._request(messages, stop, kwargs))
         yield ChatGenerationChunk(message=answer.chunk())
 
+    def answer(self, messages: list[BaseMessage], **arguments: Any) -> AIMessage:
+        """Do what ``invoke`` does, and tell nobody: no callback, no tracer.
+
+        LangChain's bookkeeping around a call costs as much as serving it from the record; a
+        backtest, whose calls are all written down by the store, asks through this door.
+
+        Raises:
+            ModelOutcome: The attempt ended without an answer.
+            ReplayMiss: A strict replay has no recording for it.
+        """
+        return self._answer(self._request(messages, None, arguments)).message()
+
     # ------------------------------------------------------------------------------ one call
 
     def _request(
