@@ -1,6 +1,6 @@
 """Run a backtest: lock its folder, walk it, publish its tables, say how it ended.
 
-The one door of DESIGN section 1: command line, Python and notebooks all come through `run`.
+The one door: command line, Python and notebooks all come through `run`.
 """
 
 from __future__ import annotations

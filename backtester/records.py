@@ -2,7 +2,7 @@
 
 A cell is named by `CellKey`. Every record is frozen; floats are full doubles. The journal stores
 each as one JSON line (`journal.py`), `store.py` turns them into DuckDB rows, and `root.py` hashes
-the fields that DESIGN section 7 lists.
+what two equal runs must share.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class CellRecord:
         key: Cell.
         cutoff: UTC instant of the decision.
         symbol: Symbol valid at the cutoff (``FB``).
-        status: See DESIGN section 8.
+        status: One of the words of its type, explained in the README.
         error_class: Word for a cell that is not done, else None.
         error: One line, else None.
         rating: One of the five, or None.
@@ -172,7 +172,7 @@ class ReturnRecord:
     Attributes:
         key: Cell.
         score_id: ``default`` for the run's own.
-        status: See DESIGN section 8.
+        status: One of the words of its type, explained in the README.
         reason: Why it is not resolved, one line, else None.
         horizon: Sessions from the decision session to the exit.
         entry_rule: ``next_open, next_close, close, open``.

@@ -1,6 +1,6 @@
 """The results root: one hash that two runs share if and only if they gave the same results.
 
-It covers what DESIGN section 7 lists: cells, returns, memory, calls and reads, each sorted by its
+It covers results and what led to them: cells, returns, memory, calls and reads, each sorted by its
 key. It leaves out what may differ between equal runs: hit or miss, latency, cost, wall times,
 versions. Doubles enter as ``float.hex``, so the last bit counts and no printing rule does.
 """

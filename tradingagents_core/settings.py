@@ -64,7 +64,7 @@ class ModelSpec:
         provider: Row of the provider table (``rulebook``, ``openai``, ``openai_compatible``).
         model: Model name as the provider knows it.
         base_url: Endpoint, or None for the provider's own.
-        endpoint_alias: Name in keys; None derives it (DESIGN section 6).
+        endpoint_alias: Name in keys; None derives it from the address.
         temperature: Sampling temperature, or None to send none.
         max_tokens: Limit of a reply, or None to send none.
         structured_method: ``json_schema, function_calling, json_mode, none``, or None for the

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code (DESIGN section 12).
+    """Run one command and return its exit code (`backtester.errors`).
 
     Args:
         arguments: Words after the program's name.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from backtester.api import load_run
 from backtester.backtest import RunResult, run
 from backtester.errors import DataError, RunLocked, UsageError
 from backtester.journal import Ledger, read_ledger
@@ -379,3 +380,46 @@ def test_parallel_analysts_give_the_prompts_of_analysts_in_turn(
         assert {call.key for call in parallel.cells[key].calls} == {c.key for c in cell.calls}
         assert parallel.cells[key].typed == cell.typed
     assert branches.root == again.root
+
+
+# -------------------------------------------------------------------------------- what is shared
+
+
+def test_a_run_that_differs_in_one_node_asks_only_what_depends_on_it(
+    workspace: Workspace,
+) -> None:
+    """Without memory only the portfolio managers that were shown lessons read another prompt."""
+    with_memory = ledger_of(run(workspace.config()))
+    without = run(workspace.config(memory="off"))
+
+    told = [cell for cell in with_memory.cells.values() if cell.lessons_shown]
+    changed = [
+        call.node
+        for cell in ledger_of(without).cells.values()
+        for call in cell.calls
+        if not call.hit
+    ]
+    assert changed == ["Portfolio Manager"] * len(told)
+    assert without.model_calls == len(told) > 0
+
+
+def test_four_workers_on_fifty_cells_meet_no_lock(workspace: Workspace) -> None:
+    many = {"grid": "daily", "end": date(2018, 2, 6), "memory": "ticker"}
+    result = run(workspace.config(**many, workers=4))
+
+    assert result.counts == {"done": 50}
+    assert (
+        result.root
+        == run(workspace.config(**many, workers=1, reports_dir=workspace.path / "one")).root
+    )
+
+
+def test_every_row_is_kept_by_run_ticker_date_and_trial(workspace: Workspace) -> None:
+    config = workspace.config(trials=2, end=date(2018, 1, 12))
+    first, second = run(config), run(workspace.config(end=date(2018, 1, 12)))
+
+    rows = load_run(first.run_id, reports_dir=workspace.reports).sql(
+        "SELECT run_id, ticker, session, trial, count(*) AS n FROM cells GROUP BY ALL"
+    )
+    assert set(rows["n"]) == {1}
+    assert rows.groupby("run_id").size().to_dict() == {first.run_id: 8, second.run_id: 4}
