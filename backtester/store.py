@@ -116,7 +116,7 @@ def _insert(
     connection: duckdb.DuckDBPyConnection, run_id: str, tables: Mapping[str, pa.Table]
 ) -> None:
     for table in TABLES:
-        connection.register("incoming", tables[table.name])
+        connection.register("incoming", tables[table.name].combine_chunks())
         try:
             connection.execute(f"INSERT INTO {table.name} BY NAME SELECT * FROM incoming")
         except (duckdb.ConversionException, duckdb.ConstraintException) as error:

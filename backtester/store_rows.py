@@ -7,12 +7,12 @@ infinite or too large to be added up exactly, a cell that appears twice, a value
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,10 +63,12 @@ _SETTINGS: Final = {
 }
 
 
-# Every column goes over all records once more; so many of them stay in the processor's cache.
-_OWNERS_AT_ONCE: Final = 500
+# Every column goes over the records once more; so many of them stay in the processor's cache.
+_RECORDS_AT_ONCE: Final = 500
 
 _Record = CellRecord | ReturnRecord | LessonRecord
+_Owner = CellRecord | LessonRecord
+_AnyRecord = TypeVar("_AnyRecord", bound=_Record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +174,11 @@ def _run_value(column: Column, value: object) -> object:
 
 
 def _flat_table(table: Table, run_id: str, records: Sequence[_Record]) -> pa.Table:
+    """Return the table with one row for each record."""
+    return pa.concat_tables([_flat_batch(table, run_id, batch) for batch in _batches(records)])
+
+
+def _flat_batch(table: Table, run_id: str, records: Sequence[_Record]) -> pa.Table:
     arrays = []
     for column in table.columns:
         if column.name == "run_id":
@@ -188,28 +195,29 @@ def _flat_table(table: Table, run_id: str, records: Sequence[_Record]) -> pa.Tab
     return pa.table(arrays, names=[column.name for column in table.columns])
 
 
+def _batches(records: Sequence[_AnyRecord]) -> Iterator[Sequence[_AnyRecord]]:
+    """Yield records in parts, at least one, so that an empty table has its columns."""
+    for start in range(0, max(len(records), 1), _RECORDS_AT_ONCE):
+        yield records[start : start + _RECORDS_AT_ONCE]
+
+
 def _owned_table(
     table: Table,
     run_id: str,
-    owners: Sequence[CellRecord] | Sequence[LessonRecord],
+    owners: Sequence[_Owner],
     field: str,
     *,
     phase: str = "",
 ) -> pa.Table:
     """Return the table of what cells or lessons own: their calls or reads, in order."""
-    starts = range(0, max(len(owners), 1), _OWNERS_AT_ONCE)
-    return pa.concat_tables(
-        [
-            _owned_batch(table, run_id, owners[start : start + _OWNERS_AT_ONCE], field, phase)
-            for start in starts
-        ]
-    )
+    batches = _batches(owners)
+    return pa.concat_tables([_owned_batch(table, run_id, b, field, phase) for b in batches])
 
 
 def _owned_batch(
     table: Table,
     run_id: str,
-    owners: Sequence[CellRecord] | Sequence[LessonRecord],
+    owners: Sequence[_Owner],
     field: str,
     phase: str,
 ) -> pa.Table:
@@ -240,7 +248,7 @@ def _owned_batch(
 
 def _of_owner(
     column: Column,
-    owners: Sequence[CellRecord] | Sequence[LessonRecord],
+    owners: Sequence[_Owner],
     owner_of: npt.NDArray[np.int64],
     where: str,
 ) -> pa.Array[Any]:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 # A pipe has no width: nothing may be folded or cut off that a program will read.
 _PIPE_WIDTH = 160
+_BASES = {
+    "price": "price basis: both sides without dividends",
+    "total": "total basis: both sides with dividends",
+}
 _OUT = Console(highlight=False, soft_wrap=True)
 if not _OUT.is_terminal:
     _OUT = Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
@@ -102,8 +106,8 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
     )
     _OUT.print(
         f"return: {summary.entry_rule} to the close of session d+{summary.horizon}, "
-        f"with dividends; alpha: against {summary.benchmark}, a {summary.benchmark_basis} "
-        "index or fund, on the same basis"
+        f"with dividends; alpha: against {summary.benchmark} "
+        f"({_BASES.get(summary.benchmark_basis, summary.benchmark_basis)})"
     )
     _OUT.print(_rating_table(database, run_id))
     _OUT.print(
