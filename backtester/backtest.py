@@ -19,7 +19,7 @@ from backtester.crew import Crew
 from backtester.engine import SETTLED, Walk, walk_through
 from backtester.journal import Journal, Ledger, read_ledger
 from backtester.plan import Plan, cache_folder, lay_out
-from backtester.progress import Progress, Silent
+from backtester.progress import Progress, Silent, Standing
 from backtester.records import CellKey, CellRecord, LessonRecord
 from backtester.root import results_root
 from backtester.runs import (
@@ -34,6 +34,7 @@ from backtester.runs import (
 from backtester.snapshot import open_snapshot
 
 PUBLISH_EVERY_S: Final = 10.0
+PAUSE_PER_PUBLICATION: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,7 @@ def _run_locked(
     )
     bench = Workbench.build(spec, api_key=api_key, snapshot=plan.snapshot)
     crew = Crew(spec, api_key=api_key, bench=bench)
-    progress.started(plan, len(before.cells))
+    progress.started(plan, _standing(plan, journal.ledger))
     try:
         walk_through(
             Walk(plan, journal, crew, parts=parts),
@@ -154,17 +155,23 @@ class _Before:
 
 
 class Publisher:
-    """Publish a run's rows, at most every `PUBLISH_EVERY_S` seconds while it goes on."""
+    """Publish a run's rows now and then while it goes on, and at its end.
+
+    Between two publications lie `PUBLISH_EVERY_S` seconds, or `PAUSE_PER_PUBLICATION` times what
+    the last one took, so that a large run never spends more than a tenth of its time on them.
+    """
 
     def __init__(self, reports_dir: Path, folder: RunFolder, ledger: Ledger) -> None:
         self.database = reports_dir / "results.duckdb"
         self._folder = folder
         self._ledger = ledger
         self._last = time.monotonic()
+        self._took_s = 0.0
 
     def sometimes(self, manifest: RunManifest) -> None:
         """Publish if the last time is long enough ago."""
-        if time.monotonic() - self._last >= PUBLISH_EVERY_S:
+        pause = max(PUBLISH_EVERY_S, PAUSE_PER_PUBLICATION * self._took_s)
+        if time.monotonic() - self._last >= pause:
             self.now(manifest)
 
     def unless_there(self, manifest: RunManifest) -> None:
@@ -174,8 +181,10 @@ class Publisher:
 
     def now(self, manifest: RunManifest) -> None:
         """Publish all that the journal holds."""
+        started = time.monotonic()
         store.publish(self.database, document_of(manifest, self._ledger))
         self._last = time.monotonic()
+        self._took_s = self._last - started if manifest.status == "started" else 0.0
 
 
 def document_of(manifest: RunManifest, ledger: Ledger) -> store.RunDocument:
@@ -206,6 +215,16 @@ def _waiting(cell: CellRecord) -> LessonRecord:
         calls=(),
         outcomes=(),
     )
+
+
+def _standing(plan: Plan, ledger: Ledger) -> Standing:
+    failed = {key for key, cell in ledger.cells.items() if cell.status not in SETTLED}
+    later = False
+    affected = 0
+    for barrier in plan.barriers:
+        affected += sum(key not in failed for key in barrier.keys) if later else 0
+        later = later or not failed.isdisjoint(barrier.keys)
+    return Standing(kept=len(ledger.cells), failed=len(failed), affected=affected)
 
 
 def _begin(plan: Plan, folder: RunFolder) -> RunManifest:

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from backtester.cell import CellTask, LessonTask, Parts, decision_hash_of, lesson_row
+from backtester.config import RunConfig
 from backtester.crew import Crew
-from backtester.errors import ProviderError
+from backtester.errors import ProviderError, RunStopped
 from backtester.journal import Ledger, Log
 from backtester.memory import MemoryEntry, VisibleLessons, lessons_due
 from backtester.plan import Barrier, Plan
@@ -205,6 +206,7 @@ def walk_through(
 
     Raises:
         ProviderError: Every cell of a barrier failed in transport: the provider is not there.
+        RunStopped: A cell failed, and the configuration says to stop then.
     """
     for barrier in walk.plan.barriers:
         lessons = walk.settle(barrier.cutoff)
@@ -214,9 +216,20 @@ def walk_through(
         progress.settled(lessons)
         progress.committed(barrier, new, len(cells) - len(new))
         _stop_if_hopeless(new)
+        _stop_if_told(walk.plan.config, cells)
         after_commit()
     progress.settled(walk.close())
     progress.finished()
+
+
+def _stop_if_told(config: RunConfig, cells: Sequence[CellRecord]) -> None:
+    failed = [cell for cell in cells if cell.status == "failed"]
+    if failed and config.on_failure == "stop" and config.mode != "replay":
+        first = failed[0]
+        raise RunStopped(
+            f"{first.key} failed ({first.error_class}: {first.error}) and on_failure is 'stop'; "
+            "the same command goes on from here"
+        )
 
 
 def _stop_if_hopeless(new: Sequence[CellRecord]) -> None:

@@ -5,6 +5,7 @@
     |  `- RunLocked        2   another process holds the run
     |- DataError           3   a run, snapshot, bar or cache record is missing or damaged
     |- CacheMiss           4   a strict replay found no recording
+    |- RunStopped          1   a cell failed, and the run was told to stop there
     |- ProviderError       5   a vendor or model provider failed
     |- BudgetReached       6   a cap stopped the run; it can be resumed
     `- VerificationFailed  7   another results root, or a leak
@@ -30,6 +31,12 @@ class UsageError(BacktesterError):
 
 class RunLocked(UsageError):
     """Report that another process is working on this run, and which."""
+
+
+class RunStopped(BacktesterError):
+    """Report that a run stopped at a failed cell because it was told to."""
+
+    exit_code = 1
 
 
 class DataError(BacktesterError):

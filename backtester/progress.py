@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from backtester.plan import Barrier, Plan
 from backtester.records import CellRecord, LessonRecord
 
 
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Say what a run finds in its journal before it goes on.
+
+    Attributes:
+        kept: Cells that are there.
+        failed: Those among them that are decided again.
+        affected: Later cells that would follow, at worst, because their lessons may change.
+    """
+
+    kept: int
+    failed: int
+    affected: int
+
+
 class Progress(Protocol):
     """Take news of a run; must not influence it."""
 
-    def started(self, plan: Plan, kept: int) -> None:
-        """Take note that the walk begins; ``kept`` cells are in the journal already."""
+    def started(self, plan: Plan, standing: Standing) -> None:
+        """Take note that the walk begins, and of what the journal holds already."""
 
     def settled(self, lessons: Sequence[LessonRecord]) -> None:
         """Take the memory rows of decisions that were settled."""
@@ -28,7 +44,7 @@ class Progress(Protocol):
 class Silent:
     """Say nothing; the `Progress` of library calls."""
 
-    def started(self, plan: Plan, kept: int) -> None:
+    def started(self, plan: Plan, standing: Standing) -> None:
         """Ignore the start."""
 
     def settled(self, lessons: Sequence[LessonRecord]) -> None:

@@ -23,7 +23,7 @@ from backtester.errors import DataError
 from backtester.journal import Journal, Ledger, read_ledger
 from backtester.network import network_blocked
 from backtester.plan import Plan, cache_folder, lay_out
-from backtester.progress import Progress, Silent
+from backtester.progress import Progress, Silent, Standing
 from backtester.root import part_roots, results_root
 from backtester.runs import RunFolder, RunManifest
 from backtester.snapshot import Snapshot, open_snapshot
@@ -171,7 +171,7 @@ def _walk(recording: Recording, journal: Journal, *, progress: Progress, parts: 
     )
     bench = Workbench.build(spec, snapshot=recording.snapshot)
     crew = Crew(spec, api_key=None, bench=bench)
-    progress.started(recording.plan, 0)
+    progress.started(recording.plan, Standing(kept=0, failed=0, affected=0))
     walk_through(
         Walk(recording.plan, journal, crew, parts=parts, recorded=recording.ledger),
         progress=progress,

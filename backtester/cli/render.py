@@ -23,6 +23,7 @@ from backtester import store
 
 if TYPE_CHECKING:
     from backtester.plan import Barrier, Plan
+    from backtester.progress import Standing
     from backtester.records import CellRecord, LessonRecord
     from backtester.runs import RunManifest
     from backtester.snapshot import Snapshot
@@ -70,8 +71,13 @@ class RichProgress:
         """Stop drawing."""
         self._bar.stop()
 
-    def started(self, plan: Plan, kept: int) -> None:
-        """Take the number of sessions."""
+    def started(self, plan: Plan, standing: Standing) -> None:
+        """Take the number of sessions, and warn of what is done again before anything is."""
+        if standing.failed:
+            self._bar.console.print(
+                f"{standing.failed} failed cells are decided again, and after them at most "
+                f"{standing.affected} later cells whose lessons may change"
+            )
         self._task = self._bar.add_task("", total=len(plan.barriers), words="")
 
     def settled(self, lessons: Sequence[LessonRecord]) -> None:

@@ -306,7 +306,7 @@ def test_every_command_has_help(command: Command) -> None:
 PUBLISH_AT_EVERY_BARRIER = """
 import sys
 from backtester import backtest, cli
-backtest.PUBLISH_EVERY_S = 0.0
+backtest.PUBLISH_EVERY_S = backtest.PAUSE_PER_PUBLICATION = 0.0
 cli.main(sys.argv[1:])
 """
 

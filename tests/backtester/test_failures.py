@@ -10,7 +10,7 @@ import pytest
 
 from backtester.backtest import RunResult, run
 from backtester.config import RunConfig
-from backtester.errors import ProviderError
+from backtester.errors import ProviderError, RunStopped
 from backtester.journal import Ledger, read_ledger
 from backtester.replays import replay
 from backtester.runs import RunFolder
@@ -212,3 +212,17 @@ def test_a_lesson_that_failed_is_written_on_the_next_run(workspace: Workspace) -
     rows = ledger_of(second).lessons.values()
     assert {row.lesson_status for row in rows} == {"written"}
     assert replay(RunFolder(second.folder), workspace.data).equal
+
+
+def test_a_run_that_is_told_to_stops_at_its_first_failed_cell_and_goes_on_later(
+    workspace: Workspace,
+) -> None:
+    down = Fault(role="Trader", day="2018-01-12", symbol="BBB", acts=[error(500, "a moment")])
+    with OpenAIServer(faulty(down)) as server:
+        config = config_for(workspace, server, on_failure="stop")
+        with pytest.raises(RunStopped, match=r"BBB\|2018-01-12\|0 failed \(transport"):
+            run(config, api_key=SECRET)
+        result = run(config, api_key=SECRET)
+
+    assert result.kept == 3
+    assert result.counts == {"done": 6}
