@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import date
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backtester.artefacts import debate_of
+from backtester.attended import Unwatched
 from backtester.backtest import RunResult
 from backtester.backtest import run as _run
-from backtester.cell import BenchSpec, CellTask, Workbench, decide_cell
 from backtester.config import RunConfig
-from backtester.errors import DataError, UsageError
+from backtester.desk import DEFAULT_MEMORY, Analysis, Desk
+from backtester.errors import UsageError
 from backtester.journal import Ledger, read_ledger
-from backtester.plan import cache_folder, cutoff_of, resolve_ticker
-from backtester.pricing import market_of
 from backtester.progress import Progress
-from backtester.records import CellKey, CellRecord
 from backtester.replays import ReplayResult
 from backtester.replays import replay as _replay
+from backtester.reporting import save_reports
 from backtester.runs import RunFolder, RunManifest, find_run
 from backtester.snapshot import Snapshot, open_snapshot
+from backtester.state_log import DEBATES
+from tradingagents_core.protocols import Decision
+from tradingagents_core.ratings import read_rating
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +55,7 @@ def run(config: RunConfig, *, api_key: str | None = None, progress: Progress | N
 def load_run(
     name: str, *, reports_dir: Path | str = "reports", data_dir: Path | str = "data"
 ) -> Run:
-    """Load a run by its id, the beginning or end of it, or ``latest``.
+    """Load a run by its id, a part of it, or ``latest``.
 
     Raises:
         DataError: There is none, or its files are damaged.
@@ -85,7 +90,7 @@ def replay(
     return _replay(folder, data, workers=workers, keep=Path(keep) if keep is not None else None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
     """Give a run's records and tables.
 
@@ -117,8 +122,8 @@ class Run:
         """Run one SELECT on the results database and return a frame.
 
         Args:
-            query: For example ``SELECT * FROM alpha_by_rating``; rows of all runs are there, so
-                filter by ``run_id``.
+            query: The database holds the rows of all runs; ``$run_id`` stands for this one, as in
+                ``SELECT * FROM returns WHERE run_id = $run_id``. `table` filters by itself.
 
         Raises:
             UsageError: The query is no single SELECT, or wrong.
@@ -126,9 +131,32 @@ class Run:
         """
         from backtester.sql import fetch_arrow
 
-        table = fetch_arrow(self.folder.path.parent / "results.duckdb", query)
+        database = self.folder.path.parent / "results.duckdb"
+        table = fetch_arrow(database, query, values={"run_id": self.run_id})
         frame: pd.DataFrame = table.to_pandas()
         return frame
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return this run's rows of a table or view, in the order of its key.
+
+        Args:
+            name: ``cells``, ``returns``, ``alpha_by_rating``, ...; `backtester schema` lists them.
+
+        Raises:
+            UsageError: There is no such table or view.
+            DataError: There is no database yet.
+        """
+        from backtester.store_schema import relation_named
+
+        relation = relation_named(name)
+        return self.sql(
+            f'SELECT * FROM "{relation.name}" WHERE run_id = $run_id '
+            f"ORDER BY {', '.join(relation.key)}"
+        )
+
+    def __repr__(self) -> str:
+        """Return one line, for notebooks."""
+        return f"Run({self.run_id!r}, {self.manifest.status}, {len(self.ledger.cells)} cells)"
 
 
 def _loaded(folder: RunFolder, data_dir: Path, result: RunResult | None) -> Run:
@@ -146,85 +174,147 @@ class TradingAgentsGraph:
 
     Args:
         selected_analysts: Analysts in order; default all four.
-        snapshot: A `Snapshot`, or the name or folder of one.
+        debug: Write what each node says to standard error as it ends.
         config: Other settings by the names of `RunConfig`.
+        callbacks: LangChain callback handlers that hear every model call.
+        snapshot: A `Snapshot`, or the name or folder of one.
+        memory: Name of the memory that decisions are kept in and lessons come from, or ``off``.
         api_key: Key of the model provider; ``rulebook`` needs none.
         data_dir: Folder of snapshots and cache.
+        reports_dir: Folder of analyses and memories.
+
+    Attributes:
+        snapshot: What it decides on.
+        curr_state: Final state of the last decision, or None before the first.
+        analysis: The last decision with all records, or None before the first.
 
     Example:
         >>> graph = TradingAgentsGraph(snapshot="us-2013-2018")
-        >>> cell, rating = graph.propagate("NVDA", "2018-06-29")
+        >>> state, decision = graph.propagate("NVDA", "2018-06-29")
+        >>> decision.rating
     """
 
     def __init__(
         self,
-        selected_analysts: tuple[str, ...] | list[str] | None = None,
+        selected_analysts: Sequence[str] | None = None,
+        debug: bool = False,
+        config: Mapping[str, Any] | None = None,
+        callbacks: Sequence[Any] | None = None,
         *,
         snapshot: Snapshot | str | Path = "us-2013-2018",
-        config: Mapping[str, Any] | None = None,
+        memory: str = DEFAULT_MEMORY,
         api_key: str | None = None,
         data_dir: Path | str = "data",
+        reports_dir: Path | str = "reports",
     ) -> None:
-        settings = dict(config or {})
+        self._settings = dict(config or {})
         if selected_analysts is not None:
-            settings["analysts"] = tuple(selected_analysts)
-        self._settings = {**settings, "data_dir": Path(data_dir)}
-        self._api_key = api_key
+            self._settings["analysts"] = tuple(selected_analysts)
+        self._debug = debug
         self.snapshot = (
             snapshot if isinstance(snapshot, Snapshot) else open_snapshot(snapshot, Path(data_dir))
         )
-        self._bench: Workbench | None = None
+        self._desk = Desk(
+            self.snapshot,
+            memory=memory,
+            data_dir=Path(data_dir),
+            reports_dir=Path(reports_dir),
+            api_key=api_key,
+            callbacks=tuple(callbacks or ()),
+        )
+        self.curr_state: Mapping[str, Any] | None = None
+        self.analysis: Analysis | None = None
 
-    def propagate(self, ticker: str, trade_date: date | str) -> tuple[CellRecord, str | None]:
-        """Decide one cell with an empty memory.
+    def propagate(self, ticker: str, trade_date: date | str) -> tuple[Mapping[str, Any], Decision]:
+        """Settle what the memory knows by the date, then decide.
 
         Args:
             ticker: Symbol or instrument id.
             trade_date: Session, or a date that moves to the session before.
 
         Returns:
-            The cell's record (decision, calls, reads) and its rating, None where none was read.
+            The final state, field -> text (a debate is a mapping of its own), and the decision:
+            its rating, None where none was read, and the typed decision as JSON.
 
         Raises:
-            UsageError: The date does not read.
+            UsageError: The date does not read, or a setting does not fit.
             DataError: The snapshot does not hold the ticker or the date.
+            ProviderError: The model cannot be reached; see `Desk.decide` for the others.
         """
-        day = _date(trade_date)
-        config = RunConfig(**{"tickers": (ticker,), "start": day, "end": day, **self._settings})
-        if not self.snapshot.start <= day <= self.snapshot.end:
-            raise DataError(
-                f"{day} is outside snapshot {self.snapshot.name}, which covers "
-                f"{self.snapshot.start} to {self.snapshot.end}: choose a date within it"
-            )
-        instrument = resolve_ticker(self.snapshot, ticker, config)
-        calendar = market_of(self.snapshot, instrument).calendar
-        session = calendar.last_on_or_before(day)
-        record = decide_cell(
-            self._workbench(config),
-            CellTask(
-                key=CellKey(session=session, ticker=instrument),
-                cutoff=cutoff_of(calendar, session, config),
-                own_lessons=(),
-                other_lessons=(),
-                lessons_hash="",
-                lessons_shown=(),
-                scored=True,
-            ),
-        )
-        return replace(record), record.rating
+        watcher = _Debug() if self._debug else None
+        analysis = self._desk.decide(self._settings, ticker, _date(trade_date), watcher=watcher)
+        self.analysis = analysis
+        self.curr_state = _readable(analysis.decision)
+        return self.curr_state, analysis.decision
 
-    def _workbench(self, config: RunConfig) -> Workbench:
-        if self._bench is None:
-            spec = BenchSpec(
-                config=config,
-                snapshot_path=self.snapshot.path,
-                cache_dir=cache_folder(config.data_dir),
-            )
-            self._bench = Workbench.build(spec, api_key=self._api_key, snapshot=self.snapshot)
-        return self._bench
+    def save_reports(self, final_state: Mapping[str, Any], ticker: str) -> Path:
+        """Write the report tree of a final state and return its complete report.
+
+        It lies under ``<reports_dir>/<ticker>/<date>``.
+
+        Raises:
+            UsageError: The folder cannot be written.
+        """
+        return save_reports(final_state, ticker, self._desk.reports_dir)
+
+    def reflect_and_remember(self, returns_losses: float | str) -> str:
+        """Reflect on the last decision with its result, and keep the lesson in the memory.
+
+        The pipeline does not run again. The lesson is shown to decisions from the instant on at
+        which the simulated clock knows such a result, and to none before.
+
+        Args:
+            returns_losses: What it earned: a fraction (0.032), or a text such as ``+3.2%``.
+
+        Returns:
+            The lesson.
+
+        Raises:
+            UsageError: Nothing was decided yet, it has no rating, the memory is off, or the
+                return does not read.
+            ProviderError: The model gave no answer.
+        """
+        earned = _fraction(returns_losses)
+        if self.analysis is None:
+            raise UsageError("nothing was decided yet: call propagate first")
+        return self._desk.reflect(self._settings, self.analysis.record, earned=earned).lesson
+
+    def process_signal(self, full_signal: str) -> str | None:
+        """Return the rating that a text declares, None where it declares none or several."""
+        return read_rating(full_signal).rating
+
+
+class _Debug(Unwatched):
+    """Write what each node says to standard error, node by node."""
+
+    def node_finished(self, cell: str, node: str, update: Mapping[str, Any]) -> None:
+        """Write a node's name and the texts that it changed."""
+        said = "".join(f"{name}: {value}\n" for name, value in update.items())
+        sys.stderr.write(f"--- {node} ({cell})\n{said}")
+
+
+def _readable(decision: Decision) -> Mapping[str, Any]:
+    """Return the final state with debates as mappings, as programs read them."""
+    debates = {name: dict(debate_of(decision.state, name)) for name in DEBATES}
+    return {**decision.state, **debates}
+
+
+def _fraction(earned: float | str) -> float:
+    text = str(earned).strip()
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise UsageError(
+            f"{earned!r} is no return: write a fraction such as 0.032, or '+3.2%'"
+        ) from error
+    if not math.isfinite(value) or value < -1:
+        raise UsageError(f"{earned!r} is no return: nothing can lose more than all of it")
+    return value
 
 
 def _date(value: date | str) -> date:
+    if isinstance(value, datetime):
+        return value.date()
     try:
         return value if isinstance(value, date) else date.fromisoformat(value)
     except ValueError as error:

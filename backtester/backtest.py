@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from backtester import store
-from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline
+from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
 from backtester.config import RunConfig
 from backtester.crew import Crew
 from backtester.engine import SETTLED, Walk, walk_through
@@ -119,7 +119,8 @@ def _run_locked(
 ) -> RunResult:
     manifest = _begin(plan, folder)
     publisher = Publisher(plan.config.reports_dir, folder, journal.ledger)
-    before = _Before(dict(journal.ledger.cells), dict(journal.ledger.lessons))
+    held = journal.ledger
+    before = _Before(dict(held.cells), dict(held.lessons), len(held.superseded))
     if _is_whole(manifest, journal.ledger):
         publisher.unless_there(manifest)
         return _result(plan, folder, journal.ledger, before, new=False)
@@ -128,6 +129,7 @@ def _run_locked(
         snapshot_path=plan.snapshot.path,
         cache_dir=cache_folder(plan.config.data_dir),
         parts=parts,
+        states_dir=folder.path / "states" if plan.config.save_states else None,
     )
     bench = Workbench.build(spec, api_key=api_key, snapshot=plan.snapshot)
     crew = Crew(spec, api_key=api_key, bench=bench)
@@ -152,6 +154,7 @@ def _run_locked(
 class _Before:
     cells: Mapping[CellKey, CellRecord]
     lessons: Mapping[CellKey, LessonRecord]
+    superseded: int
 
 
 class Publisher:
@@ -192,28 +195,13 @@ def document_of(manifest: RunManifest, ledger: Ledger) -> store.RunDocument:
     lessons = dict(ledger.lessons)
     for key, cell in ledger.cells.items():
         if key not in lessons and cell.status in ("done", "unread"):
-            lessons[key] = _waiting(cell)
+            lessons[key] = waiting_row(cell)
     return store.RunDocument(
         manifest=manifest.model_dump(mode="json"),
         cells=[cell for _, cell in sorted(ledger.cells.items())],
         returns=[returned for _, returned in sorted(ledger.returns.items())],
         lessons=[lesson for _, lesson in sorted(lessons.items())],
-    )
-
-
-def _waiting(cell: CellRecord) -> LessonRecord:
-    return LessonRecord(
-        key=cell.key,
-        decision_hash="",
-        resolved_at=None,
-        rating=cell.rating,
-        raw_return=None,
-        alpha=None,
-        lesson_status="waiting",
-        lesson="",
-        error=None,
-        calls=(),
-        outcomes=(),
+        superseded=ledger.superseded,
     )
 
 
@@ -287,17 +275,11 @@ def _is_whole(manifest: RunManifest, ledger: Ledger) -> bool:
 def _result(
     plan: Plan, folder: RunFolder, ledger: Ledger, before: _Before, *, new: bool
 ) -> RunResult:
-    calls = [
-        call
-        for key, cell in ledger.cells.items()
-        if before.cells.get(key) is not cell
-        for call in cell.calls
-    ] + [
-        call
-        for key, lesson in ledger.lessons.items()
-        if before.lessons.get(key) is not lesson
-        for call in lesson.calls
-    ]
+    old = {id(cell) for cell in before.cells.values()}
+    cells = [*ledger.cells.values(), *ledger.superseded[before.superseded :]]
+    lessons = [row for key, row in ledger.lessons.items() if before.lessons.get(key) is not row]
+    calls = [call for cell in cells if id(cell) not in old for call in cell.calls]
+    calls += [call for lesson in lessons for call in lesson.calls]
     hits = sum(call.hit for call in calls)
     return RunResult(
         run_id=plan.run_id,

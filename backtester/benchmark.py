@@ -36,6 +36,8 @@ BENCHMARKS: Mapping[str, str] = MappingProxyType(
         "SA": "^BVSP",
     }
 )
+NO_BENCHMARK = "none"
+"""Asked for as a benchmark: hold against nothing, alpha is NULL."""
 # Markets without a suffix, by calendar.
 _UNMARKED: Mapping[str, str] = MappingProxyType({NO_SUFFIX: "SPY", ALWAYS_OPEN: "BTC-USD"})
 
@@ -90,8 +92,11 @@ def benchmark_for(symbol: str, explicit: str | None) -> BenchmarkChoice:
 
     Args:
         symbol: Instrument, with its exchange suffix.
-        explicit: Benchmark asked for, which always wins, or None.
+        explicit: Benchmark asked for, which always wins (the word ``none``: no benchmark), or
+            None for the default.
     """
+    if explicit is not None and explicit.strip().lower() == NO_BENCHMARK:
+        return BenchmarkChoice(symbol=None, source="none", reason="no benchmark was wanted")
     if explicit is not None:
         return BenchmarkChoice(symbol=explicit.strip(), source="explicit")
     found = _default_for(symbol.strip().upper())

@@ -33,6 +33,7 @@ from backtester.records import (
 )
 from backtester.reply_cache import ReplyCache
 from backtester.snapshot import Snapshot, open_snapshot
+from backtester.state_log import state_log_folder, write_state_log
 from backtester.view import AsOfView, ViewCache
 from tradingagents_core.errors import ModelOutcome, NoMarketData, PipelineError
 from tradingagents_core.graph import Models, Pipeline, ReflectionRequest
@@ -69,12 +70,14 @@ class BenchSpec:
         snapshot_path: Folder of the snapshot.
         cache_dir: Folder of the reply cache.
         parts: Seams of the audit.
+        states_dir: Where the full state of each cell is written, or None for nowhere.
     """
 
     config: RunConfig
     snapshot_path: Path
     cache_dir: Path
     parts: Parts = Parts()
+    states_dir: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +158,14 @@ class Workbench:
         """Return a bench on another snapshot that shares pipeline and cache."""
         return Workbench(self.spec, snapshot=snapshot, pipeline=self.pipeline, cache=self.cache)
 
+    def decide(self, request: CellRequest, view: AsOfView, replies: CellReplies) -> Decision:
+        """Run the pipeline for one cell; an attended bench adds who watches.
+
+        Raises:
+            PipelineError: The cell cannot be decided.
+        """
+        return self.pipeline.decide(request, view, replies=replies)
+
     def symbols_at(self, key: CellKey, cutoff: datetime) -> Callable[[str], str]:
         """Return the function that gives an instrument's symbol at a cell's cutoff."""
         view = self._view(key, cutoff, lambda _: None)
@@ -221,8 +232,11 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
     try:
         symbol = _look_first(view, task.key)
         with tracing_context(enabled=False):
-            decision = bench.pipeline.decide(_request(bench, task), view, replies=replies)
+            decision = bench.decide(_request(bench, task), view, replies)
         status = "done" if decision.rating is not None else "unread"
+        if bench.spec.states_dir is not None:
+            folder = state_log_folder(bench.spec.states_dir, task.key.ticker)
+            write_state_log(decision.state, folder, task.key.session, trial=task.key.trial)
     except NoMarketData as caught:
         status, error = "no_data", caught
     except PipelineError as caught:
@@ -309,6 +323,23 @@ def lesson_row(
     )
 
 
+def waiting_row(cell: CellRecord) -> LessonRecord:
+    """Return the memory row of a decision whose return nobody has looked for yet."""
+    return LessonRecord(
+        key=cell.key,
+        decision_hash="",
+        resolved_at=None,
+        rating=cell.rating,
+        raw_return=None,
+        alpha=None,
+        lesson_status="waiting",
+        lesson="",
+        error=None,
+        calls=(),
+        outcomes=(),
+    )
+
+
 def decision_hash_of(cell: CellRecord, returned: ReturnRecord) -> str:
     """Hash what a lesson reflects on, so that a changed decision gets a new lesson."""
     alpha = returned.alpha.hex() if returned.alpha is not None else "-"
@@ -337,7 +368,7 @@ def _in_order(records: Sequence[Placed], config: RunConfig) -> list[Placed]:
 
 
 def _request(bench: Workbench, task: CellTask) -> CellRequest:
-    choice = benchmark_for(task.key.ticker, bench.config.benchmark)
+    choice = benchmark_for(task.key.ticker, bench.config.benchmark_of(task.key.ticker))
     return CellRequest(
         cell=str(task.key),
         ticker=task.key.ticker,

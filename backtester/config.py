@@ -1,7 +1,9 @@
 """The one configuration object of a run: typed, frozen, built once.
 
-Order of precedence, lowest first: defaults, TOML file, environment (`BACKTESTER_*`), flags. The
-environment is handed in as a mapping by the command line; nothing here reads it.
+Order of precedence, lowest first: defaults, TOML file, environment (`TRADINGAGENTS_*`, then
+`BACKTESTER_*`), flags. The environment is handed in as a mapping by the command line; nothing here
+reads it. Settings may be given under the names of `spellings.ALIASES`, and none is coerced from
+another type: a number in quotes is no number.
 
 Every field is declared with `identity` (it can change an answer, so it is part of the run id) or
 `operational` (it cannot); a guard test refuses a field that is neither.
@@ -12,22 +14,50 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from backtester.errors import UsageError
+from backtester.spellings import (
+    ALIASES,
+    VENDOR_CATEGORIES,
+    WITHOUT_PLACE,
+    Given,
+    chains,
+    known_chains,
+    merge,
+    value_of_text,
+)
 from tradingagents_core.errors import SettingsError
 from tradingagents_core.settings import ALL_ANALYSTS, ModelSpec, PipelineSettings
+from tradingagents_core.symbols import normalize_symbol
 
 DecisionTime = Literal["close", "open"]
 EntryRule = Literal["next_open", "next_close", "close", "open"]
 MemoryScope = Literal["portfolio", "ticker", "off"]
 
+Number = Annotated[float, Strict()]
+Chains = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(chains)]
+
+NO_BENCHMARK = "none"
 ENV_PREFIX = "BACKTESTER_"
+# The later one wins.
+ENV_PREFIXES = ("TRADINGAGENTS_", ENV_PREFIX)
 ENTRY_RULES: Mapping[DecisionTime, tuple[EntryRule, ...]] = {
     "close": ("next_open", "next_close", "close"),
     "open": ("close", "next_open", "open"),
@@ -56,35 +86,56 @@ class RunConfig(BaseModel):
     grid: str | tuple[date, ...] = identity(
         "weekly", description="daily, weekly, monthly, 'every N', or a list of dates."
     )
-    warmup: int = identity(0, ge=0, description="First sessions that decide but are not scored.")
+    warmup: StrictInt = identity(
+        0, ge=0, description="First sessions that decide but are not scored."
+    )
     decision_time: DecisionTime = identity("close", description="Cutoff: close or open.")
-    trials: int = identity(1, ge=1, le=1000, description="Repeats of each cell, each a lane.")
+    trials: StrictInt = identity(1, ge=1, le=1000, description="Repeats of each cell, each a lane.")
     trials_share_memory: Literal["own", "first"] = identity(
         "own", description="Whose lessons trial k reads: its own, or trial 0's."
     )
 
     # -- how it is scored
-    horizon: int = identity(5, ge=1, le=1000, description="Sessions from decision to exit.")
+    horizon: StrictInt = identity(5, ge=1, le=1000, description="Sessions from decision to exit.")
     entry: EntryRule | None = identity(None, description="Fill rule; default by decision_time.")
-    benchmark: str | None = identity(None, description="Explicit benchmark; default by suffix.")
-    delisting_haircut: float = identity(0.0, ge=0, le=1, description="Taken off a last close.")
+    benchmark: str | None = identity(
+        None, description="Explicit benchmark, or none; default by market."
+    )
+    benchmark_map: Mapping[str, str] = identity(
+        {}, description="Exchange suffix -> benchmark, before the built-in table."
+    )
+    delisting_haircut: Number = identity(0.0, ge=0, le=1, description="Taken off a last close.")
 
     # -- memory
     memory: MemoryScope = identity("portfolio", description="Whose lessons a cell may read.")
-    own_lessons: int = identity(5, ge=0, le=100, description="Lessons of the ticker, in full.")
-    other_lessons: int = identity(3, ge=0, le=100, description="Lessons of other tickers.")
+    own_lessons: StrictInt = identity(
+        5, ge=0, le=100, description="Lessons of the ticker, in full."
+    )
+    other_lessons: StrictInt = identity(3, ge=0, le=100, description="Lessons of other tickers.")
 
     # -- the pipeline
     analysts: tuple[str, ...] = identity(ALL_ANALYSTS, description="Analysts, in order.")
-    max_debate_rounds: int = identity(1, ge=1, le=20, description="Bull and bear rounds.")
-    max_risk_discuss_rounds: int = identity(1, ge=1, le=20, description="Risk rounds.")
-    max_tool_turns: int = identity(6, ge=0, le=50, description="Tool turns an analyst.")
-    max_repairs: int = identity(1, ge=0, le=10, description="Repairs of a structured reply.")
-    recursion_limit: int = identity(100, ge=10, le=10_000, description="Graph steps a cell.")
-    analysts_parallel: bool = identity(False, description="Analysts as parallel branches.")
-    price_lookback: int = identity(30, ge=1, le=2_000, description="Sessions of prices asked for.")
-    news_lookback_days: int = identity(7, ge=1, le=365, description="Days of news asked for.")
+    max_debate_rounds: StrictInt = identity(1, ge=1, le=20, description="Bull and bear rounds.")
+    max_risk_discuss_rounds: StrictInt = identity(1, ge=1, le=20, description="Risk rounds.")
+    max_tool_turns: StrictInt = identity(6, ge=0, le=50, description="Tool turns an analyst.")
+    max_repairs: StrictInt = identity(1, ge=0, le=10, description="Repairs of a structured reply.")
+    recursion_limit: StrictInt = identity(100, ge=10, le=10_000, description="Graph steps a cell.")
+    analysts_parallel: StrictBool = identity(False, description="Analysts as parallel branches.")
+    price_lookback: StrictInt = identity(
+        30, ge=1, le=2_000, description="Sessions of prices asked for."
+    )
+    news_lookback_days: StrictInt = identity(7, ge=1, le=365, description="Days of news asked for.")
+    news_article_limit: StrictInt = identity(
+        20, ge=1, le=500, description="News items of one answer, the newest."
+    )
+    global_news_lookback_days: StrictInt = identity(
+        7, ge=1, le=365, description="Days of global news asked for."
+    )
+    global_news_article_limit: StrictInt = identity(
+        20, ge=1, le=500, description="Global news items of one answer."
+    )
     output_language: str = identity("English", description="Language of reports and decisions.")
+    debate_language: str = identity("English", description="Language of the debates.")
     lesson_roles: tuple[str, ...] = identity(
         ("Portfolio Manager",), description="Nodes that are shown lessons."
     )
@@ -95,15 +146,18 @@ class RunConfig(BaseModel):
     deep_model: str = identity("rulebook-1", description="Model of the deep tier.")
     base_url: str | None = identity(None, description="Endpoint; default the provider's own.")
     endpoint_alias: str | None = identity(None, description="Endpoint's name in cache keys.")
-    temperature: float | None = identity(None, ge=0, le=2, description="Sampling temperature.")
-    max_tokens: int | None = identity(None, ge=1, description="Limit of one reply.")
+    temperature: Number | None = identity(None, ge=0, le=2, description="Sampling temperature.")
+    max_tokens: StrictInt | None = identity(None, ge=1, description="Limit of one reply.")
+    reasoning_effort: str | None = identity(
+        None, description="How long a reasoning model may think, in its provider's word."
+    )
     structured_method: Literal["json_schema", "function_calling", "json_mode", "none"] | None = (
         identity(None, description="How typed replies are asked for.")
     )
-    accept_truncated: bool = identity(
+    accept_truncated: StrictBool = identity(
         False, description="Take free text that was cut by length as an answer."
     )
-    generation: int = identity(0, ge=0, description="Raised by refresh; part of every key.")
+    generation: StrictInt = identity(0, ge=0, description="Raised by refresh; part of every key.")
 
     # -- operational: cannot change an answer
     snapshot: str = operational("us-2013-2018", description="Snapshot name or folder.")
@@ -111,17 +165,32 @@ class RunConfig(BaseModel):
     mode: Literal["record", "replay", "refresh", "off"] = operational(
         "record", description="What a cache miss does."
     )
-    workers: int = operational(1, ge=1, le=256, description="Cells decided at once.")
+    workers: StrictInt = operational(1, ge=1, le=256, description="Cells decided at once.")
     backend: Literal["threading", "loky"] = operational(
         "threading", description="joblib backend of the workers."
     )
-    cell_retries: int = operational(2, ge=0, le=20, description="Retries of a failed cell.")
+    cell_retries: StrictInt = operational(2, ge=0, le=20, description="Retries of a failed cell.")
     on_failure: Literal["continue", "stop"] = operational(
         "continue", description="What a cell that stays failed does to the run."
     )
     api_key_env: str | None = operational(None, description="Variable that holds the key.")
-    timeout_s: float = operational(120.0, gt=0, description="Transport timeout of a call.")
-    max_retries: int = operational(2, ge=0, le=20, description="Transport retries of a call.")
+    timeout_s: Number = operational(120.0, gt=0, description="Transport timeout of a call.")
+    max_retries: StrictInt = operational(2, ge=0, le=20, description="Transport retries of a call.")
+    data_vendors: Chains = operational(
+        {}, description="Kind of data -> vendors in order, for freezing."
+    )
+    tool_vendors: Chains = operational(
+        {}, description="Tool -> vendors in order, before data_vendors."
+    )
+    checkpoint_enabled: StrictBool = operational(
+        False, description="Let analyze go on with a decision that was stopped."
+    )
+    memory_log_max_entries: StrictInt | None = operational(
+        None, ge=1, description="Entries that the exported decision log keeps."
+    )
+    save_states: bool = operational(
+        False, description="Write each cell's full state as JSON under the run's states/."
+    )
     data_dir: Path = operational(Path("data"), description="Snapshots and cache.")
     reports_dir: Path = operational(Path("reports"), description="Runs and results database.")
 
@@ -130,11 +199,36 @@ class RunConfig(BaseModel):
     def _tickers_are_symbols(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
             raise ValueError("name at least one ticker")
-        for ticker in value:
-            check_ticker(ticker)
-        if len(set(value)) != len(value):
+        symbols = tuple(map(_symbol, value))
+        if len(set(symbols)) != len(symbols):
             raise ValueError("a ticker is named twice")
-        return value
+        return symbols
+
+    @field_validator("benchmark")
+    @classmethod
+    def _benchmark_is_a_symbol(cls, value: str | None) -> str | None:
+        return None if value is None else _benchmark(value)
+
+    @field_validator("benchmark_map")
+    @classmethod
+    def _suffixes_are_bare(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        bare = {suffix.strip().lstrip(".").upper(): _benchmark(to) for suffix, to in value.items()}
+        return dict(sorted(bare.items()))
+
+    @field_validator("data_vendors")
+    @classmethod
+    def _categories_exist(cls, value: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
+        return known_chains(value, VENDOR_CATEGORIES)
+
+    @field_validator("tool_vendors")
+    @classmethod
+    def _tools_exist(cls, value: Mapping[str, tuple[str, ...]]) -> Mapping[str, Any]:
+        # The tools bring the indicator library along, which a run without chains has no use for.
+        if not value:
+            return value
+        from tradingagents_core.tools import TOOLS
+
+        return known_chains(value, TOOLS)
 
     @model_validator(mode="after")
     def _rules_fit(self) -> RunConfig:
@@ -156,6 +250,15 @@ class RunConfig(BaseModel):
         """Return the fill rule in force: the one asked for, else the default (section 8)."""
         return self.entry if self.entry is not None else ENTRY_RULES[self.decision_time][0]
 
+    def benchmark_of(self, symbol: str) -> str | None:
+        """Return the benchmark that the settings name for an instrument, or None for the default.
+
+        The explicit one wins over that of the suffix; a symbol without one has the suffix ``""``.
+        """
+        if self.benchmark is not None:
+            return self.benchmark
+        return self.benchmark_map.get(symbol.rpartition(".")[2] if "." in symbol else "")
+
     def pipeline(self) -> PipelineSettings:
         """Return the pipeline's part of the settings."""
         try:
@@ -169,7 +272,11 @@ class RunConfig(BaseModel):
                 analysts_parallel=self.analysts_parallel,
                 price_lookback=self.price_lookback,
                 news_lookback_days=self.news_lookback_days,
+                news_article_limit=self.news_article_limit,
+                global_news_lookback_days=self.global_news_lookback_days,
+                global_news_article_limit=self.global_news_article_limit,
                 output_language=self.output_language,
+                debate_language=self.debate_language,
                 lesson_roles=self.lesson_roles,
             )
         except SettingsError as error:
@@ -184,6 +291,7 @@ class RunConfig(BaseModel):
             endpoint_alias=self.endpoint_alias,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
+            reasoning_effort=self.reasoning_effort,
             structured_method=self.structured_method,
             timeout_s=self.timeout_s,
             max_retries=self.max_retries,
@@ -228,6 +336,16 @@ def check_ticker(ticker: str) -> None:
         )
 
 
+def _symbol(text: str) -> str:
+    symbol = normalize_symbol(text)
+    check_ticker(symbol)
+    return symbol
+
+
+def _benchmark(text: str) -> str:
+    return NO_BENCHMARK if text.strip().lower() == NO_BENCHMARK else _symbol(text)
+
+
 def load_config(
     path: Path | None = None,
     *,
@@ -238,26 +356,62 @@ def load_config(
 
     Args:
         path: TOML file with top-level keys named as `RunConfig`'s fields, or None.
-        environ: Environment to read ``BACKTESTER_*`` from, or None for none.
-        flags: Values from the command line; None values are skipped.
+        environ: Environment to read ``TRADINGAGENTS_*`` and ``BACKTESTER_*`` from, or None for
+            none. An empty variable counts as not set.
+        flags: Values from the command line, or of a configuration in Python; None values are
+            skipped.
 
     Raises:
-        UsageError: For a file that cannot be read, an unknown key (with the nearest name) or a
-            value that does not fit.
+        UsageError: For a file that cannot be read, an unknown key (with the nearest name), two
+            names of one setting that differ, or a value that does not fit. It names the file or
+            variable.
     """
-    values: dict[str, Any] = {}
-    if path is not None:
-        values.update(_read_toml(path))
-    for variable, text in sorted((environ or {}).items()):
-        if variable.startswith(ENV_PREFIX):
-            key = variable.removeprefix(ENV_PREFIX).lower()
-            _require_known(key, f"environment variable {variable}")
-            values[key] = _from_text(key, text)
-    values.update({key: value for key, value in (flags or {}).items() if value is not None})
+    layers = [_from_toml(path)]
+    layers += [_from_environment(environ or {}, prefix) for prefix in ENV_PREFIXES]
+    layers.append(_from_flags(flags or {}))
+    return _built(_merged(layers))
+
+
+def _built(given: Mapping[str, Given]) -> RunConfig:
     try:
-        return RunConfig(**values)
+        return RunConfig(**{key: item.value for key, item in given.items()})
     except ValidationError as error:
-        raise UsageError(_first_problem(error)) from error
+        raise UsageError(_first_problem(error, given)) from error
+
+
+def _merged(layers: Iterable[Iterable[Given]]) -> dict[str, Given]:
+    return merge(layers, provider=RunConfig.model_fields["provider"].default)
+
+
+def _from_toml(path: Path | None) -> Iterator[Given]:
+    for name, value in (_read_toml(path) if path is not None else {}).items():
+        where = f"config file {path}: {name}"
+        _require_known(name, f"config file {path}")
+        yield Given(name=name, where=where, value=value)
+
+
+def _from_environment(environ: Mapping[str, str], prefix: str) -> Iterator[Given]:
+    for variable, text in sorted(environ.items()):
+        if variable.startswith(prefix) and text.strip():
+            where = f"environment variable {variable}"
+            name = variable.removeprefix(prefix).lower()
+            _require_known(name, where)
+            yield Given(name=name, where=where, value=_read(name, text, where))
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[Given]:
+    for name, value in flags.items():
+        if value is not None:
+            _require_known(name, "the settings")
+            yield Given(name=name, where=name, value=value)
+
+
+def _read(name: str, text: str, where: str) -> Any:
+    key = ALIASES[name].key if name in ALIASES else name
+    try:
+        return value_of_text(RunConfig.model_fields[key].annotation, text)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -270,46 +424,46 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"config file {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"config file {path} is not valid TOML: {error}") from error
-    for key in values:
-        _require_known(key, f"config file {path}")
     return values
 
 
 def _require_known(key: str, where: str) -> None:
-    if key in RunConfig.model_fields:
+    if key in RunConfig.model_fields or key in ALIASES:
         return
-    near = difflib.get_close_matches(key, RunConfig.model_fields, n=1, cutoff=0.0)
+    if key in WITHOUT_PLACE:
+        raise UsageError(f"{key!r} in {where} has no place here: {WITHOUT_PLACE[key]}")
+    near = difflib.get_close_matches(key, (*RunConfig.model_fields, *ALIASES), n=1, cutoff=0.0)
     raise UsageError(f"unknown key {key!r} in {where}: did you mean {near[0]!r}?")
 
 
-def _from_text(key: str, text: str) -> Any:
-    annotation = str(RunConfig.model_fields[key].annotation)
-    if "tuple" in annotation and not (key == "grid" and "," not in text):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    return text
-
-
-def _first_problem(error: ValidationError) -> str:
+def _first_problem(error: ValidationError, given: Mapping[str, Given]) -> str:
     problem = error.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"])
     message = problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    key, *inner = (str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, RunConfig.model_fields, n=1, cutoff=0.0)
         return f"unknown config key {key!r}: did you mean {near[0]!r}?"
-    return f"{key}: {message}" if key else message
+    where = given[key].where if key in given else key
+    return f"{'.'.join((where, *inner))}: {message}"
 
 
 def setting(text: str) -> tuple[str, Any]:
     """Read a ``KEY=VALUE`` of the command line.
 
+    Returns:
+        The name as it was given, and the value by the type of its field.
+
     Raises:
-        UsageError: No equals sign, or an unknown key (with the nearest name).
+        UsageError: No equals sign, an unknown key (with the nearest name), or a value that is
+            not of the field's type.
     """
-    key, equals, value = text.partition("=")
+    name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"--set {text!r} has no '=': write --set KEY=VALUE")
-    _require_known(key, "--set")
-    return key, _from_text(key, value)
+    _require_known(name, "--set")
+    return name, _read(name, value, f"--set {name}")
 
 
 def config_from_manifest(path: Path, flags: Mapping[str, Any]) -> RunConfig:
@@ -328,8 +482,5 @@ def config_from_manifest(path: Path, flags: Mapping[str, Any]) -> RunConfig:
         raise UsageError(f"manifest {path} does not exist: check the path") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} is no manifest of a run: name a run's manifest.json") from error
-    changes = {key: value for key, value in flags.items() if value is not None}
-    try:
-        return RunConfig(**{**recorded, **changes})
-    except ValidationError as error:
-        raise UsageError(_first_problem(error)) from error
+    known = (Given(name=name, where=name, value=value) for name, value in recorded.items())
+    return _built(_merged([known, _from_flags(flags)]))

@@ -62,6 +62,7 @@ class Walk:
         )
         self.waiting: dict[CellKey, tuple[datetime, CellRecord]] = {}
         self.unsettled: dict[CellKey, CellRecord] = {}
+        self._tries: list[CellRecord] = []
 
     def settle(self, until: datetime) -> list[LessonRecord]:
         """Settle every decision whose return is known by ``until`` and write its lesson."""
@@ -89,13 +90,16 @@ class Walk:
             again = [task for task in todo if fresh[task.key].status == "failed"]
             if not again:
                 break
+            # What a failed try asked was paid for, so it is written down before the next one.
+            self._tries += [fresh[task.key] for task in again]
             fresh.update({cell.key: cell for cell in self.crew.decide(again)})
         return [kept.get(task.key) or fresh[task.key] for task in tasks]
 
     def commit(self, cells: Sequence[CellRecord]) -> list[CellRecord]:
         """Append new cells in order as one synced write, and return them."""
         new = [cell for cell in cells if self.journal.ledger.cells.get(cell.key) is not cell]
-        self.journal.append(new)
+        self.journal.append([*self._tries, *new])
+        self._tries.clear()
         for cell in cells:
             self._remember(cell)
         return new
@@ -144,7 +148,7 @@ class Walk:
             cell = self.recorded.cells.get(cell.key, cell)
         if cell.status not in ("done", "unread"):
             return
-        at = self.parts.due_at(cell.key, self.plan.snapshot, self.plan.rule)
+        at = self.parts.due_at(cell.key, self.plan.snapshot, self.plan.rule_of(cell.key.ticker))
         if at is None:
             self.unsettled[cell.key] = cell
         else:
@@ -152,7 +156,10 @@ class Walk:
 
     def _return_of(self, cell: CellRecord) -> ReturnRecord:
         return self.parts.settle(
-            cell.key, cell.rating, snapshot=self.plan.snapshot, rule=self.plan.rule
+            cell.key,
+            cell.rating,
+            snapshot=self.plan.snapshot,
+            rule=self.plan.rule_of(cell.key.ticker),
         )
 
     def _lessons_of(self, pairs: Sequence[tuple[CellRecord, ReturnRecord]]) -> list[LessonRecord]:

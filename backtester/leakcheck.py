@@ -20,6 +20,7 @@ from typing import Final
 from backtester.cell import BenchSpec, Parts, Workbench
 from backtester.crew import Crew
 from backtester.engine import Walk
+from backtester.errors import CacheMiss, DataError
 from backtester.journal import Ledger, Record
 from backtester.memory import MemoryEntry
 from backtester.network import network_blocked
@@ -115,7 +116,8 @@ def leakcheck(folder: RunFolder, data_dir: Path, *, parts: Parts | None = None) 
         parts: The parts that the run was made with; default the product's own.
 
     Raises:
-        DataError: See `replays.load_recording`.
+        CacheMiss: Recorded replies are gone; nothing was checked.
+        DataError: See `replays.load_recording`; or the run made no model call.
         LookaheadError: A guard of the view caught a later row on the way.
     """
     recording = load_recording(folder, data_dir)
@@ -130,6 +132,7 @@ def leakcheck(folder: RunFolder, data_dir: Path, *, parts: Parts | None = None) 
             parts=parts,
         )
         bench = Workbench.build(spec, snapshot=recording.snapshot)
+        _require_recordings(recording, bench)
         for way in WAYS:
             _walk_poisoned(recording, bench, way, parts, tally)
     _audit(recording.ledger, tally)
@@ -144,6 +147,23 @@ def leakcheck(folder: RunFolder, data_dir: Path, *, parts: Parts | None = None) 
         reads=tally.reads,
         findings=tuple(tally.findings),
     )
+
+
+def _require_recordings(recording: Recording, bench: Workbench) -> None:
+    """Refuse to audit without the replies: a prompt without a record would look like a leak."""
+    ledger = recording.ledger
+    calls = [call for cell in ledger.cells.values() for call in cell.calls]
+    calls += [call for lesson in ledger.lessons.values() for call in lesson.calls]
+    if not calls:
+        raise DataError(f"run {recording.manifest.run_id} has no model call: nothing to check")
+    answered = {call.key for call in calls if not call.finish_reason.startswith("outcome:")}
+    missing = answered.difference(bench.cache.keys())
+    if missing:
+        raise CacheMiss(
+            f"{len(missing)} of {len(answered)} recorded replies of {recording.manifest.run_id} "
+            f"are not in {bench.cache.folder}, so nothing was checked: bring the cache back, or "
+            "record the run again"
+        )
 
 
 def _walk_poisoned(
@@ -284,8 +304,10 @@ def _audit(ledger: Ledger, tally: _Tally) -> None:
     for key, cell in sorted(ledger.cells.items()):
         tally.findings += _late_lessons(key, cell, shown, tally)
         for read in cell.reads:
+            if read.max_known_at is None:
+                continue
             tally.reads += 1
-            if read.max_known_at is not None and read.max_known_at > cell.cutoff:
+            if read.max_known_at > cell.cutoff:
                 tally.findings.append(
                     Finding(
                         check="read",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from backtester.broker import ScoreRule
+from backtester.broker import ScoreRule, benchmark_for
 from backtester.calendar import Calendar, grid_sessions
 from backtester.config import RunConfig
 from backtester.errors import DataError
@@ -53,19 +53,27 @@ class Plan:
     run_id: str
     rule: ScoreRule
 
+    def rule_of(self, instrument: str) -> ScoreRule:
+        """Return the score rule of an instrument: its benchmark may come from the map."""
+        return replace(self.rule, benchmark=self.config.benchmark_of(instrument))
+
     @property
     def cells(self) -> int:
         """Number of cells."""
         return sum(len(barrier.keys) for barrier in self.barriers)
 
 
-def lay_out(config: RunConfig, snapshot: Snapshot, *, fingerprint: str) -> Plan:
+def lay_out(
+    config: RunConfig, snapshot: Snapshot, *, fingerprint: str, scored: bool = True
+) -> Plan:
     """Resolve tickers, build each instrument's grid and gather cells by cutoff instant.
 
     Args:
         config: What is asked for.
         snapshot: What it runs on.
         fingerprint: `Pipeline.fingerprint()`, part of the identity.
+        scored: Whether the point is a table of alphas: then a default benchmark that the snapshot
+            lacks is refused. A single decision may go without one.
 
     Raises:
         DataError: A ticker or date that the snapshot does not hold.
@@ -73,6 +81,8 @@ def lay_out(config: RunConfig, snapshot: Snapshot, *, fingerprint: str) -> Plan:
     """
     instruments = tuple(resolve_ticker(snapshot, ticker, config) for ticker in config.tickers)
     _require_range(config, snapshot)
+    for instrument in instruments:
+        _require_benchmark(config, snapshot, instrument, scored=scored)
     config = config.model_copy(update={"tickers": tuple(dict.fromkeys(instruments))})
     by_cutoff: dict[datetime, list[CellKey]] = {}
     warmup: set[CellKey] = set()
@@ -142,6 +152,28 @@ def resolve_ticker(snapshot: Snapshot, ticker: str, config: RunConfig) -> str:
             return found
     raise DataError(
         f"ticker {ticker!r} is not in snapshot {snapshot.name}: it holds {', '.join(known)}"
+    )
+
+
+def _require_benchmark(
+    config: RunConfig, snapshot: Snapshot, instrument: str, *, scored: bool
+) -> None:
+    """Refuse a benchmark that the snapshot lacks, before anything is spent on a run without alpha.
+
+    A market that has no default benchmark is no error: its rows say so.
+    """
+    choice = benchmark_for(instrument, config.benchmark_of(instrument))
+    held = snapshot.instruments()
+    if choice.symbol is None or choice.symbol in held:
+        return
+    if choice.source != "explicit" and not scored:
+        return
+    if any(snapshot.resolve(choice.symbol, on) for on in (config.start, config.end)):
+        return
+    whose = "" if choice.source == "explicit" else f", the default for {instrument},"
+    raise DataError(
+        f"benchmark {choice.symbol}{whose} is not in snapshot {snapshot.name}, which holds "
+        f"{', '.join(held)}: name one of these with --benchmark, or 'none'"
     )
 
 

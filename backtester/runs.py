@@ -197,7 +197,7 @@ def list_runs(reports_dir: Path) -> list[RunFolder]:
 
 
 def find_run(reports_dir: Path, name: str) -> RunFolder:
-    """Find a run by its id, an unambiguous front or end of it, or ``latest``.
+    """Find a run by its id, an unambiguous part of it, or ``latest``.
 
     Raises:
         DataError: None or several fit; the message lists what is there.
@@ -206,16 +206,14 @@ def find_run(reports_dir: Path, name: str) -> RunFolder:
     if name == "latest" and folders:
         return max(folders, key=lambda folder: folder.read_manifest().created_at)
     exact = [folder for folder in folders if folder.run_id == name]
-    near = exact or [
-        folder
-        for folder in folders
-        if folder.run_id.startswith(name) or folder.run_id.endswith(name)
-    ]
+    near = exact or [folder for folder in folders if name in folder.run_id]
     if name and len(near) == 1:
         return near[0]
     if not folders:
         raise DataError(f"no run {name!r}: {reports_dir} holds no runs; start one with 'run'")
-    known = ", ".join(folder.run_id for folder in (near or folders)[:5])
+    listed = near or folders
+    more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+    known = ", ".join(folder.run_id for folder in listed[:5]) + more
     problem = "is ambiguous" if near else "is unknown"
     raise DataError(f"run {name!r} {problem} in {reports_dir}: there are {known}")
 

@@ -50,18 +50,20 @@ _SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
 EXAMPLES: Final = (
     (
         "SELECT rating, n, mean_return, mean_alpha, hit_rate FROM alpha_by_rating "
-        "ORDER BY run_id, rating"
+        "WHERE run_id = '{run_id}' ORDER BY rating"
     ),
     (
         "SELECT ticker, n_directional, right_calls, hit_rate, mean_directional_alpha "
-        "FROM alpha_by_ticker ORDER BY run_id, mean_directional_alpha DESC, ticker"
+        "FROM alpha_by_ticker WHERE run_id = '{run_id}' "
+        "ORDER BY mean_directional_alpha DESC, ticker"
     ),
     (
         "SELECT session, symbol, rating, raw_total, alpha FROM scored_decisions "
-        "WHERE signed_alpha IS NOT NULL ORDER BY signed_alpha DESC, session, ticker, trial LIMIT 5"
+        "WHERE run_id = '{run_id}' AND signed_alpha IS NOT NULL "
+        "ORDER BY signed_alpha DESC, session, ticker, trial LIMIT 5"
     ),
 )
-"""Queries to try: the rating table, the tickers, the five best calls."""
+"""Queries to try on one run: the rating table, the tickers, the five best calls."""
 
 
 def run_sql(
@@ -107,9 +109,19 @@ def run_sql(
 
 
 def fetch_arrow(
-    database: Path, query: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    database: Path,
+    query: str,
+    *,
+    values: Mapping[str, str] | None = None,
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S,
 ) -> pa.Table:
     """Run one SELECT and return its rows, ENUMs as text.
+
+    Args:
+        database: ``reports/results.duckdb``.
+        query: One SELECT.
+        values: Values of ``$name`` in it; those that it does not name are left out.
+        time_limit_s: Seconds after which it is interrupted.
 
     Raises:
         UsageError: As `run_sql`.
@@ -119,7 +131,10 @@ def fetch_arrow(
         try:
             _require_select(connection, query)
             with _time_limit(connection, time_limit_s):
-                return _fetch(connection, query)
+                given = {
+                    name: value for name, value in (values or {}).items() if f"${name}" in query
+                }
+                return _fetch(connection, query, given)
         except duckdb.InterruptException as error:
             raise UsageError(
                 f"the query was stopped after {time_limit_s:g} s: narrow it with WHERE or LIMIT, "
@@ -209,8 +224,10 @@ def _time_limit(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterat
         timer.cancel()
 
 
-def _fetch(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    reader = connection.sql(query).to_arrow_reader(_BATCH_ROWS)
+def _fetch(
+    connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, str]
+) -> pa.Table:
+    reader = connection.sql(query, params=dict(values) or None).to_arrow_reader(_BATCH_ROWS)
     batches, size = [], 0
     for batch in reader:
         batches.append(batch)

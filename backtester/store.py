@@ -30,10 +30,12 @@ from backtester.store_schema import (
 from backtester.store_summary import (
     RatingRow,
     RunSummary,
+    problems,
     published_runs,
     rating_rows,
     run_document,
     run_summary,
+    sights,
 )
 from backtester.store_tables import TABLES
 
@@ -46,10 +48,12 @@ __all__ = [
     "RunSummary",
     "rating_rows",
     "run_summary",
+    "sights",
     "run_document",
     "schema_document",
     "schema_markdown",
     "EXAMPLES",
+    "problems",
 ]
 
 LOCK_TIMEOUT_S: Final = 300.0

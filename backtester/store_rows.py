@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from operator import attrgetter
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backtester.errors import DataError
-from backtester.records import CellRecord, LessonRecord, ReturnRecord
+from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
 from backtester.store_tables import (
     CELLS,
     LIMIT,
@@ -80,12 +80,14 @@ class RunDocument:
         cells: Records in force, one for each cell; superseded ones stay in the journal.
         returns: One for each cell and score.
         lessons: One for each cell that has a memory row.
+        superseded: Older records of cells that were decided again; their calls were paid for.
     """
 
     manifest: Mapping[str, object]
     cells: Sequence[CellRecord]
     returns: Sequence[ReturnRecord]
     lessons: Sequence[LessonRecord]
+    superseded: Sequence[CellRecord] = ()
 
     @property
     def run_id(self) -> str:
@@ -121,10 +123,21 @@ def arrow_tables(document: RunDocument) -> Mapping[str, pa.Table]:
             [
                 _owned_table(LLM_CALLS, run_id, cells, "calls", phase="decision"),
                 _owned_table(LLM_CALLS, run_id, lessons, "calls", phase="lesson"),
+                _owned_table(LLM_CALLS, run_id, _tries(document), "calls", phase="superseded"),
             ]
         ),
         READS.name: _owned_table(READS, run_id, cells, "reads"),
     }
+
+
+def _tries(document: RunDocument) -> list[CellRecord]:
+    """Return one record for each cell that was decided again, with the calls of all older tries."""
+    merged: dict[CellKey, CellRecord] = {}
+    for cell in document.superseded:
+        known = merged.get(cell.key)
+        calls = cell.calls if known is None else (*known.calls, *cell.calls)
+        merged[cell.key] = replace(cell, calls=calls)
+    return [merged[key] for key in sorted(merged)]
 
 
 def _refuse_repeats(where: str, rows: Sequence[_Record]) -> None:

@@ -5,11 +5,13 @@ Both come from the same objects (`store_tables`, `store_views`), so they cannot 
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Sequence
 from typing import Final
 
+from backtester.errors import UsageError
 from backtester.store_tables import (
     ENUMS,
     MACROS,
@@ -51,6 +53,19 @@ def schema_fingerprint() -> str:
 def stable_columns(relation: Table | View) -> tuple[str, ...]:
     """Return the names of the columns that come out the same in a replay."""
     return tuple(column.name for column in relation.columns if column.repeats)
+
+
+def relation_named(name: str) -> Table | View:
+    """Return a table or view by its name.
+
+    Raises:
+        UsageError: There is none; the message names the nearest.
+    """
+    relations = {relation.name: relation for relation in (*TABLES, *VIEWS)}
+    if name not in relations:
+        near = difflib.get_close_matches(name, relations, n=1, cutoff=0.0)
+        raise UsageError(f"there is no table or view {name!r}: did you mean {near[0]!r}?")
+    return relations[name]
 
 
 def ordered_select(relation: Table | View, *, stable_only: bool = False) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import duckdb
 
@@ -157,6 +158,73 @@ def run_summary(database: Path, run_id: str, *, score_id: str = "default") -> Ru
         name: tuple(value) if isinstance(value, list) else value for name, value in rows[0].items()
     }
     return RunSummary(**values)
+
+
+def problems(database: Path, run_id: str) -> tuple[str, ...]:
+    """Return one line for each kind of cell or return that has no result, with an example.
+
+    Raises:
+        DataError: There is no database, or it is damaged.
+    """
+    cells = _rows(database, _CELL_PROBLEMS, [run_id])
+    alphas = _rows(database, _ALPHA_PROBLEMS, [run_id])
+    return (
+        *(
+            f"{row['n']} {row['status']} ({row['kind']}), for example {row['ticker']} "
+            f"{row['session']}: {row['example']}"
+            for row in cells
+        ),
+        *(f"{row['n']} without alpha: {row['alpha_reason']}" for row in alphas),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """Say what one node of a run saw of one table, over all its cells.
+
+    Attributes:
+        node: Node; ``harness`` outside the graph.
+        table: Table of the snapshot.
+        reads: Reads.
+        rows: Rows in them.
+        first: Earliest start of a window, or None for an open one.
+        last: Latest end of a window, or None.
+        newest: Newest instant from which a row was known, or None for no row.
+    """
+
+    node: str
+    table: str
+    reads: int
+    rows: int
+    first: date | None
+    last: date | None
+    newest: datetime | None
+
+
+def sights(database: Path, run_id: str) -> tuple[Sight, ...]:
+    """Return what each node of a run saw, sorted by node and table.
+
+    Raises:
+        DataError: There is no database, or it is damaged.
+    """
+    return tuple(Sight(**row) for row in _rows(database, _SIGHTS, [run_id]))
+
+
+_SIGHTS: Final = """
+SELECT node, source_table AS "table", count(*) AS reads, sum(n_rows)::BIGINT AS rows,
+    min(window_start) AS first, max(window_end) AS last, max(max_known_at) AS newest
+FROM reads WHERE run_id = ? GROUP BY ALL ORDER BY node, source_table"""
+
+_CELL_PROBLEMS: Final = """
+SELECT status::VARCHAR AS status, coalesce(error_class, rating_source) AS kind, count(*) AS n,
+    arg_min(ticker, (session, ticker, trial)) AS ticker,
+    arg_min(session, (session, ticker, trial))::VARCHAR AS session,
+    coalesce(arg_min(error, (session, ticker, trial)), 'no rating could be read') AS example
+FROM cells WHERE run_id = ? AND status <> 'done' GROUP BY ALL ORDER BY status, kind"""
+
+_ALPHA_PROBLEMS: Final = """
+SELECT alpha_reason, count(*) AS n FROM returns
+WHERE run_id = ? AND alpha IS NULL AND raw_total IS NOT NULL GROUP BY ALL ORDER BY alpha_reason"""
 
 
 def run_document(database: Path, run_id: str) -> Mapping[str, object]:

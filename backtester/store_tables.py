@@ -249,7 +249,7 @@ RUNS: Final = Table(
 
 CELLS: Final = Table(
     name="cells",
-    meaning="One decision of a run, decided or not. Prompts and replies are in its journal.",
+    meaning="One decision of a run, decided or not; `backtester transcript` prints its prompts.",
     key=_KEY,
     columns=(
         *_CELL,
@@ -380,7 +380,12 @@ LLM_CALLS: Final = Table(
     key=(*_KEY, "phase", "seq"),
     columns=(
         *_OWNED,
-        col("phase", "VARCHAR", "", "decision or lesson."),
+        col(
+            "phase",
+            "VARCHAR",
+            "",
+            "decision, lesson, or superseded: a try of the cell that another one replaced.",
+        ),
         col("seq", "INTEGER", "", "Position in the cell, from 0."),
         col("node", "VARCHAR", "", "Node of the graph, or Reflector."),
         col("call_index", "INTEGER", "", "Position in the node, by message.", source="index"),

@@ -91,8 +91,10 @@ def _brief(settings: PipelineSettings) -> Brief:
         notes=prompts.identity_notes(_IDENTITY),
         # Another language than the default brings the sentence about languages out.
         language="Probe language",
+        debate_language=settings.debate_language,
         price_lookback=settings.price_lookback,
         news_lookback_days=settings.news_lookback_days,
+        global_news_lookback_days=settings.global_news_lookback_days,
         lessons=prompts.lessons_text([_LESSON], [_LESSON]),
     )
 

@@ -9,34 +9,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, cast, get_type_hints
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import END, START, StateGraph
-from langgraph.runtime import Runtime
 
 from tradingagents_core import prompts
-from tradingagents_core.agents.analysts import (
-    analyst_node,
-    clear_node,
-    placeholder,
-    source_node,
-    tools_node,
-)
-from tradingagents_core.agents.calls import CellContext, Node, StateUpdate
-from tradingagents_core.agents.debaters import debater_node
-from tradingagents_core.agents.deciders import (
-    portfolio_manager_node,
-    research_manager_node,
-    trader_node,
-)
+from tradingagents_core.agents.analysts import placeholder
+from tradingagents_core.agents.calls import CellContext, StateUpdate
 from tradingagents_core.agents.reflector import ReflectionRequest, reflect
 from tradingagents_core.decisions import FORMS, canonical_json, response_schema
-from tradingagents_core.errors import SettingsError, TurnLimitReached
+from tradingagents_core.errors import SettingsError
 from tradingagents_core.fingerprint import prompt_texts
+from tradingagents_core.flow import Flow, Models, out_of_steps
 from tradingagents_core.llm.replaying import CURRENT_REPLIES
 from tradingagents_core.protocols import (
     CURRENT_SITE,
@@ -50,30 +40,15 @@ from tradingagents_core.protocols import (
     View,
 )
 from tradingagents_core.settings import PipelineSettings
-from tradingagents_core.state import (
-    Messages,
-    WorkState,
-    empty_debate,
-    empty_risk_debate,
-    texts_of,
-)
+from tradingagents_core.state import WorkState, empty_debate, empty_risk_debate, texts_of
 from tradingagents_core.tools import tool_texts
 from tradingagents_core.topology import (
     ANALYSTS,
-    INVEST_DEBATE,
-    RISK_DEBATE,
-    TRADER,
     AnalystRow,
-    DebateRow,
-    Router,
-    analyst_paths,
-    analyst_router,
+    analysts_for,
     chosen_analysts,
-    debate_paths,
-    debate_router,
     role_nodes,
     step_limit,
-    tier_of_node,
     topology_document,
 )
 
@@ -83,23 +58,6 @@ if TYPE_CHECKING:
 __all__ = ["Models", "Pipeline", "ReflectionRequest", "floor_graph"]
 
 HARNESS = "harness"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Models:
-    """Hold the two tiers.
-
-    Attributes:
-        quick: Analysts, debaters, trader, reflector.
-        deep: The two judges.
-    """
-
-    quick: BaseChatModel
-    deep: BaseChatModel
-
-    def of(self, node: str) -> BaseChatModel:
-        """Return the model that a node thinks with."""
-        return self.deep if tier_of_node(node) == "deep" else self.quick
 
 
 class Pipeline:
@@ -125,7 +83,7 @@ class Pipeline:
         self.models = models
         self.analysts = chosen_analysts(settings.analysts, analysts)
         _check_lesson_roles(settings, role_nodes(self.analysts))
-        self._graph = _compile(settings, models, self.analysts)
+        self._flow = Flow(settings, models, self.analysts)
 
     def decide(
         self,
@@ -134,44 +92,69 @@ class Pipeline:
         *,
         replies: ReplyStore | None = None,
         sink: Sink | None = None,
+        on_node: Callable[[str], None] | None = None,
+        callbacks: Sequence[BaseCallbackHandler] = (),
+        checkpointer: BaseCheckpointSaver[str] | None = None,
+        thread_id: str | None = None,
     ) -> Decision:
         """Decide one cell.
+
+        With a checkpointer a stopped cell goes on at the node where it stopped, and one that had
+        ended is not run again; the caller clears what was saved once it has kept the decision.
 
         Args:
             request: Ticker, session and lessons.
             view: Data at the cutoff.
             replies: Store of the cell's model replies; None leaves the models live.
             sink: Takes each node's update as the node ends.
+            on_node: Takes each node's name as it begins; parallel branches call from threads.
+            callbacks: LangChain handlers that are told of nodes, model calls and tools.
+            checkpointer: LangGraph saver that keeps the state of a cell under way.
+            thread_id: Names the cell there; it must stand for all that can change an answer.
 
         Returns:
             The decision; its rating is None where none could be read.
 
         Raises:
-            PipelineError: The cell cannot be decided: a model gave no answer, a strict replay has
-                no recording, or the steps ran out.
+            PipelineError: The cell cannot be decided: no answer, no recording, no steps left.
+            SettingsError: A checkpointer without a thread id.
             LookaheadError: A later row was about to be seen.
         """
+        if checkpointer is not None and not thread_id:
+            raise SettingsError("a checkpointer keeps cells by name: give the cell a thread_id")
         with _installed(replies, _harness_site(request)):
             identity = view.identity(request.ticker)
-            context = CellContext(
-                request=request,
-                view=view,
-                brief=self._brief(request, identity),
-                sink=sink,
-                limit=step_limit(self.settings),
-                nodes=[],
-            )
-            final = self._run(context, self._initial_state(request, identity, context))
+            flow = self._flow_for(identity)
+            # An empty config is filled in by the graph's own run, which the handlers follow.
+            heard = RunnableConfig() if callbacks else None
+            context = self._context(request, view, identity)
+            context = replace(context, sink=sink, on_node=on_node, config=heard)
+            state = self._initial_state(request, identity, context)
+            thread = None if checkpointer is None else thread_id
+            config = _graph_config(context, callbacks, thread)
+            final = _run(flow.checkpointed(checkpointer), context, state, config=config)
         return _decision(final, steps=len(context.nodes))
 
-    def reflect(self, request: ReflectionRequest, *, replies: ReplyStore | None = None) -> str:
+    def reflect(
+        self,
+        request: ReflectionRequest,
+        *,
+        replies: ReplyStore | None = None,
+        callbacks: Sequence[BaseCallbackHandler] = (),
+    ) -> str:
         """Write the lesson of one resolved decision.
+
+        Args:
+            request: The decision and what it earned.
+            replies: Store of the lesson's model reply; None leaves the model live.
+            callbacks: LangChain handlers that are told of the call.
 
         Raises:
             PipelineError: The model gave no answer, or a strict replay has no recording.
         """
         with _installed(replies, CURRENT_SITE.get()):
-            return reflect(self.models.quick, request, self.settings)
+            config = RunnableConfig(callbacks=list(callbacks)) if callbacks else None
+            return reflect(self.models.quick, request, self.settings, config)
 
     def fingerprint(self) -> str:
         """Return one hash over prompts, tools, response schemas and topology.
@@ -187,6 +170,24 @@ class Pipeline:
         }
         return hashlib.sha256(canonical_json(document).encode()).hexdigest()
 
+    def _context(self, request: CellRequest, view: View, identity: Identity) -> CellContext:
+        return CellContext(
+            request=request,
+            view=view,
+            brief=self._brief(request, identity),
+            limit=step_limit(self.settings),
+            nodes=[],
+        )
+
+    def _flow_for(self, identity: Identity) -> Flow:
+        rows = analysts_for(identity, self.analysts)
+        return self._flow if rows == self.analysts else self._flow_without_company
+
+    @cached_property
+    def _flow_without_company(self) -> Flow:
+        rows = tuple(row for row in self.analysts if not row.of_companies)
+        return Flow(self.settings, self.models, rows)
+
     def _brief(self, request: CellRequest, identity: Identity) -> prompts.Brief:
         return prompts.Brief(
             day=request.session,
@@ -194,8 +195,10 @@ class Pipeline:
             benchmark=request.benchmark,
             notes=prompts.identity_notes(identity),
             language=self.settings.output_language,
+            debate_language=self.settings.debate_language,
             price_lookback=self.settings.price_lookback,
             news_lookback_days=self.settings.news_lookback_days,
+            global_news_lookback_days=self.settings.global_news_lookback_days,
             lessons=prompts.lessons_text(request.own_lessons, request.other_lessons),
         )
 
@@ -231,15 +234,6 @@ class Pipeline:
                 state[row.branch_channel] = [first]
         return state
 
-    def _run(self, context: CellContext, state: StateUpdate) -> Mapping[str, object]:
-        # LangGraph counts supersteps, and one more to notice the end; ours, in `_add`, is exact.
-        config: RunnableConfig = {"recursion_limit": context.limit + 1}
-        try:
-            final = self._graph.invoke(state, config=config, context=context)
-        except GraphRecursionError as error:
-            raise _out_of_steps(context) from error
-        return cast("Mapping[str, object]", final)
-
 
 def floor_graph(steps: int) -> Callable[[], object]:
     """Return a run of a graph of so many empty nodes over the cells' own state class.
@@ -264,114 +258,59 @@ def _empty_node(state: Mapping[str, object]) -> StateUpdate:
     return {}
 
 
-# ---------------------------------------------------------------------------------------- the graph
-
-
-def _compile(
-    settings: PipelineSettings, models: Models, analysts: Sequence[AnalystRow]
-) -> CompiledStateGraph[Any, Any, Any, Any]:
-    graph: StateGraph[Any, Any, Any, Any] = StateGraph(
-        cast("Any", _state_class(settings, analysts)), context_schema=CellContext
-    )
-    _add_debate(graph, settings, models, analysts, debate=INVEST_DEBATE)
-    _add_debate(graph, settings, models, analysts, debate=RISK_DEBATE)
-    for name, build in (
-        (INVEST_DEBATE.judge, research_manager_node),
-        (TRADER, trader_node),
-        (RISK_DEBATE.judge, portfolio_manager_node),
-    ):
-        _add(graph, name, build(models.of(name), settings, analysts))
-    opening = INVEST_DEBATE.speakers[0].node
-    ends = [_add_analyst(graph, settings, models, row) for row in analysts]
-    if settings.analysts_parallel:
-        for row in analysts:
-            graph.add_edge(START, row.node)
-        graph.add_edge(ends, opening)
-    else:
-        starts = [row.node for row in analysts]
-        for before, after in zip([START, *ends], [*starts, opening], strict=True):
-            graph.add_edge(before, after)
-    graph.add_edge(INVEST_DEBATE.judge, TRADER)
-    graph.add_edge(TRADER, RISK_DEBATE.speakers[0].node)
-    graph.add_edge(RISK_DEBATE.judge, END)
-    return graph.compile()
-
-
-def _state_class(settings: PipelineSettings, analysts: Sequence[AnalystRow]) -> type:
-    """Return the state with a report field for every analyst, and a channel for every branch."""
-    fields: dict[str, Any] = get_type_hints(WorkState, include_extras=True)
-    for row in analysts:
-        fields.setdefault(row.report_field, str)
-        if settings.analysts_parallel:
-            fields[row.branch_channel] = Messages
-    return cast("type", TypedDict("CellState", fields))  # type: ignore[operator]
-
-
-def _add_analyst(
-    graph: StateGraph[Any, Any, Any, Any],
-    settings: PipelineSettings,
-    models: Models,
-    row: AnalystRow,
-) -> str:
-    """Add an analyst's nodes and the edges between them; return its last node."""
-    channel = row.branch_channel if settings.analysts_parallel else "messages"
-    model = models.of(row.node)
-    _add(graph, row.clear_node, clear_node(channel))
-    if row.sources:
-        _add(graph, row.node, source_node(row, model, settings))
-        graph.add_edge(row.node, row.clear_node)
-        return row.clear_node
-    _add(graph, row.node, analyst_node(row, model, settings, channel))
-    _add(graph, row.tools_node, tools_node(row, channel))
-    router = _watching(analyst_router(row, channel), channel, Messages)
-    graph.add_conditional_edges(row.node, router, cast("Any", analyst_paths(row)))
-    graph.add_edge(row.tools_node, row.node)
-    return row.clear_node
-
-
-def _add_debate(
-    graph: StateGraph[Any, Any, Any, Any],
-    settings: PipelineSettings,
-    models: Models,
-    analysts: Sequence[AnalystRow],
-    *,
-    debate: DebateRow,
-) -> None:
-    shape = get_type_hints(WorkState)[debate.state_field]
-    router = _watching(debate_router(debate, debate.turns(settings)), debate.state_field, shape)
-    for speaker in debate.speakers:
-        model = models.of(speaker.node)
-        _add(graph, speaker.node, debater_node(debate, speaker, model, settings, analysts))
-        graph.add_conditional_edges(speaker.node, router, cast("Any", debate_paths(debate)))
-
-
-def _watching(router: Router, field: str, shape: object) -> Any:
-    """Tell LangGraph by the annotation that a router reads one field: it copies all others too."""
-
-    def route(state: Mapping[str, object]) -> str:
-        return router(state)
-
-    route.__annotations__["state"] = TypedDict("Watched", {field: shape})  # type: ignore[operator]
-    return route
-
-
-def _add(graph: StateGraph[Any, Any, Any, Any], name: str, node: Node) -> None:
-    """Add a node that reports its end; the count of steps and the progress come from here."""
-
-    def run(state: Mapping[str, object], runtime: Runtime[CellContext]) -> StateUpdate:
-        context = runtime.context
-        if len(context.nodes) >= context.limit:
-            raise _out_of_steps(context)
-        update = node(state, runtime)
-        context.nodes.append(name)
-        if context.sink is not None:
-            context.sink.node_finished(context.request.cell, name, update)
-        return update
-
-    graph.add_node(name, cast("Any", run))
-
-
 # --------------------------------------------------------------------------------------- one cell
+
+
+def _graph_config(
+    context: CellContext, callbacks: Sequence[BaseCallbackHandler], thread_id: str | None
+) -> RunnableConfig:
+    # LangGraph counts supersteps, and one more to notice the end; our own count is exact.
+    config = RunnableConfig(recursion_limit=context.limit + 1)
+    if callbacks:
+        config["callbacks"] = list(callbacks)
+    if thread_id is not None:
+        config["configurable"] = {"thread_id": thread_id}
+    return config
+
+
+def _run(
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    context: CellContext,
+    state: StateUpdate,
+    *,
+    config: RunnableConfig,
+) -> Mapping[str, object]:
+    """Run a cell to its end, from its start or from where it was stopped."""
+    start: StateUpdate | None = state
+    saves = "configurable" in config
+    if saves:
+        saved = graph.get_state(config)
+        if saved.values:
+            context.nodes.extend(_nodes_done(graph, config))
+            if not saved.next:
+                return cast("Mapping[str, object]", saved.values)
+            start = None
+    try:
+        final = graph.invoke(
+            start, config=config, context=context, durability="sync" if saves else None
+        )
+    except GraphRecursionError as error:
+        raise out_of_steps(context) from error
+    return cast("Mapping[str, object]", final)
+
+
+def _nodes_done(
+    graph: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig
+) -> Iterator[str]:
+    """Yield the nodes that ended before a cell was stopped, oldest first.
+
+    Everything that a saved state was about to do is done in the state saved after it. In the last
+    one only those branches are done that left their result behind.
+    """
+    newest, *older = graph.get_state_history(config)
+    for saved in reversed(older):
+        yield from (task.name for task in saved.tasks if task.name != START)
+    yield from (task.name for task in newest.tasks if task.result is not None)
 
 
 @contextmanager
@@ -399,14 +338,6 @@ def _decision(final: Mapping[str, object], *, steps: int) -> Decision:
         state=texts_of(final),
         steps=steps,
         degraded=bool(final["degraded"]),
-    )
-
-
-def _out_of_steps(context: CellContext) -> TurnLimitReached:
-    last = context.nodes[-1] if context.nodes else "the start"
-    return TurnLimitReached(
-        f"{context.request.cell}: {context.limit} graph steps were not enough, the last was "
-        f"{last}: raise recursion_limit or lower max_tool_turns"
     )
 
 

@@ -90,17 +90,19 @@ had says so; name it as missing and lower your confidence. Weigh many independen
 loud ones, and separate what is news from what is opinion about it."""
 
 NEWS_TASK = """\
-You read the news, about this instrument and about the world that moves it. Use your tools for the \
-last {news_lookback_days} days: company news first, then global news, insider trades, macro \
-releases and prediction markets where they bear on the case. Write the report in Markdown: what \
-happened, when it became public, why it matters for the price, and what is still open. Keep facts \
-and opinions apart, and close with a table of the main points."""
+You read the news, about this instrument and about the world that moves it. Use your tools: news \
+about the instrument of the last {news_lookback_days} days first, then global news of the last \
+{global_news_lookback_days} days, insider trades, macro releases and prediction markets where they \
+bear on the case. Write the report in Markdown: what happened, when it became public, why it \
+matters for the price, and what is still open. Keep facts and opinions apart, and close with a \
+table of the main points."""
 
 FUNDAMENTALS_TASK = """\
 You read the company's books as they had been filed by the simulated date. Use your tools for the \
-key figures, the balance sheet, the cash flow and the income statement. Write the report in \
-Markdown: growth, margins, cash, debt, valuation, each with the period that its figures belong to \
-and against the period before. Close with a table of the main points."""
+key figures, the balance sheet, the cash flow and the income statement. A figure that is marked \
+as withheld cannot be had as of that date: name it as missing. Write the report in Markdown: \
+growth, margins, cash, debt, valuation, each with the period that its figures belong to and \
+against the period before. Close with a table of the main points."""
 
 ANALYST_TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -226,8 +228,10 @@ class Brief:
         benchmark: Benchmark symbol.
         notes: Further header lines: sector, and what about the identity is not as of the date.
         language: Language of reports and decisions.
+        debate_language: Language of the debates.
         price_lookback: Sessions of prices that the market analyst is told to read.
-        news_lookback_days: Calendar days of news.
+        news_lookback_days: Calendar days of news about the instrument.
+        global_news_lookback_days: Calendar days of news about the world.
         lessons: Past decisions as text, empty where there are none.
     """
 
@@ -236,8 +240,10 @@ class Brief:
     benchmark: str
     notes: tuple[str, ...] = ()
     language: str = "English"
+    debate_language: str = "English"
     price_lookback: int = 30
     news_lookback_days: int = 7
+    global_news_lookback_days: int = 7
     lessons: str = ""
 
 
@@ -269,9 +275,7 @@ def one_line(text: str) -> str:
 
 def system_text(brief: Brief, role: str, task: str) -> str:
     """Return a system message: the fixed lines, the task, the rules for everyone."""
-    rules = GROUND_RULES
-    if brief.language.casefold() != "english" and role not in DEBATE_TASKS:
-        rules += "\n" + LANGUAGE_RULE.format(language=one_line(brief.language))
+    rules = GROUND_RULES + language_rule(brief, role)
     head = "\n".join(
         (
             f"Role: {role}",
@@ -282,6 +286,19 @@ def system_text(brief: Brief, role: str, task: str) -> str:
         )
     )
     return f"{head}\n\n{task}\n\n{rules}"
+
+
+def language_rule(brief: Brief, role: str) -> str:
+    """Return the rule about a role's language; nothing where everybody writes English.
+
+    Once anybody writes another language everybody is told his own: a debate in English about
+    reports in German would otherwise drift into German.
+    """
+    spoken = {brief.language.casefold(), brief.debate_language.casefold()}
+    if spoken == {"english"}:
+        return ""
+    language = brief.debate_language if role in DEBATE_TASKS else brief.language
+    return "\n" + LANGUAGE_RULE.format(language=one_line(language))
 
 
 def block(name: str, kind: str, text: str) -> str:
@@ -322,6 +339,7 @@ def analyst_task(brief: Brief, task: str) -> str:
     values = {
         "price_lookback": str(brief.price_lookback),
         "news_lookback_days": str(brief.news_lookback_days),
+        "global_news_lookback_days": str(brief.global_news_lookback_days),
         "max_indicators": str(MAX_INDICATORS),
     }
     if "{menu}" in task:

@@ -22,6 +22,10 @@ RatingSource = Literal["structured", "repaired", "declared_line", "conflicting",
 OutcomeKind = Literal["transport", "content_filter", "refusal", "length", "empty", "invalid"]
 
 
+# Kinds of instruments behind which stands no company with books.
+NO_COMPANY = frozenset({"crypto", "fx", "future", "index"})
+
+
 # --------------------------------------------------------------------------- data at one cutoff
 
 
@@ -36,7 +40,7 @@ class Identity:
         exchange: Exchange as people call it (``NASDAQ``).
         currency: ISO code, or a minor unit as quoted (``GBp``).
         sector: Sector, or None where it is not known as of the cutoff.
-        asset_type: ``stock``, ``index``, ``crypto``, ``fx`` or ``future``.
+        asset_type: ``stock``, ``fund``, ``index``, ``crypto``, ``fx`` or ``future``.
         static: True where a field has no validity range and is today's word.
     """
 
@@ -48,6 +52,11 @@ class Identity:
     sector: str | None
     asset_type: str
     static: bool
+
+    @property
+    def is_company(self) -> bool:
+        """Say whether there may be statements, insiders and a market value to look up."""
+        return self.asset_type not in NO_COMPANY
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,12 @@ class PipelineSettings:
         recursion_limit: LangGraph's own limit of steps.
         analysts_parallel: Run analysts as branches instead of in turn; prompts stay equal.
         price_lookback: Sessions of prices that analysts are told to look at.
-        news_lookback_days: Calendar days of news.
+        news_lookback_days: Calendar days of news about the instrument.
+        news_article_limit: Items that one answer with such news may hold, the newest.
+        global_news_lookback_days: Calendar days of news about the world.
+        global_news_article_limit: Items that one answer with such news may hold.
         output_language: Language of reports and decisions.
+        debate_language: Language of the two debates.
         lesson_roles: Node names that are shown lessons.
     """
 
@@ -39,7 +43,11 @@ class PipelineSettings:
     analysts_parallel: bool = False
     price_lookback: int = 30
     news_lookback_days: int = 7
+    news_article_limit: int = 20
+    global_news_lookback_days: int = 7
+    global_news_article_limit: int = 20
     output_language: str = "English"
+    debate_language: str = "English"
     lesson_roles: tuple[str, ...] = ("Portfolio Manager",)
 
     def __post_init__(self) -> None:
@@ -67,6 +75,8 @@ class ModelSpec:
         endpoint_alias: Name in keys; None derives it from the address.
         temperature: Sampling temperature, or None to send none.
         max_tokens: Limit of a reply, or None to send none.
+        reasoning_effort: How long a reasoning model may think, in its provider's own word, or
+            None to send none.
         structured_method: ``json_schema, function_calling, json_mode, none``, or None for the
             capability table's word.
         timeout_s: Transport only, never in a key.
@@ -79,6 +89,7 @@ class ModelSpec:
     endpoint_alias: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    reasoning_effort: str | None = None
     structured_method: str | None = None
     timeout_s: float = 120.0
     max_retries: int = 2

@@ -12,7 +12,8 @@ from typing import Literal, cast
 
 from langchain_core.messages import AIMessage
 
-from tradingagents_core.errors import SettingsError
+from tradingagents_core.errors import PipelineError, SettingsError
+from tradingagents_core.protocols import NO_COMPANY, Identity
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.state import messages_of
 
@@ -46,6 +47,7 @@ class AnalystRow:
         tools: Tools that it may call, in the order in which they are offered.
         sources: What it is given beforehand; such an analyst calls no tool and has no tool loop.
         task: Its instructions; empty for those whose text is in `prompts.ANALYST_TASKS`.
+        of_companies: It reads what only a company has; instruments of other kinds do without it.
     """
 
     key: str
@@ -54,6 +56,7 @@ class AnalystRow:
     tools: tuple[str, ...] = ()
     sources: tuple[SourceRow, ...] = ()
     task: str = ""
+    of_companies: bool = False
 
     @property
     def tools_node(self) -> str:
@@ -111,6 +114,7 @@ ANALYSTS: tuple[AnalystRow, ...] = (
             "get_cashflow",
             "get_income_statement",
         ),
+        of_companies=True,
     ),
 )
 
@@ -234,6 +238,24 @@ def chosen_analysts(
     return tuple(rows[key] for key in keys)
 
 
+def analysts_for(identity: Identity, analysts: Sequence[AnalystRow]) -> tuple[AnalystRow, ...]:
+    """Return those of the chosen analysts that have something to read about an instrument.
+
+    Raises:
+        PipelineError: None of them has.
+    """
+    if identity.is_company:
+        return tuple(analysts)
+    rows = tuple(row for row in analysts if not row.of_companies)
+    if not rows:
+        chosen = ", ".join(row.key for row in analysts)
+        raise PipelineError(
+            f"the chosen analysts ({chosen}) read companies alone, and {identity.symbol} is of "
+            f"the kind {identity.asset_type}: choose another one besides"
+        )
+    return rows
+
+
 def role_nodes(analysts: Sequence[AnalystRow]) -> tuple[str, ...]:
     """Return every node that asks a model, in the order of the first round."""
     return (
@@ -300,6 +322,7 @@ def topology_document(analysts: Sequence[AnalystRow]) -> dict[str, object]:
         "analysts": [asdict(row) for row in analysts],
         "debates": [asdict(row) for row in (INVEST_DEBATE, RISK_DEBATE)],
         "deep": sorted(DEEP_NODES),
+        "no_company": sorted(NO_COMPANY),
         "trader": TRADER,
         "reflector": REFLECTOR,
     }

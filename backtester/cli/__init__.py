@@ -7,14 +7,17 @@ become one line and an exit code here and nowhere else.
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from backtester.cli import audit, data, results, runs
+from backtester.cli import analyze, audit, data, results, runs, transcript
 from backtester.cli.environment import load_dotenv
 from backtester.errors import BacktesterError
 from tradingagents_core.errors import CoreError, LookaheadError, PipelineError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="backtester",
@@ -26,14 +29,23 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"backtester {metadata.version('tradingagents-backtester')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", callback=_version, is_eager=True
+    ),
 ) -> None:
     """Backtest agent pipelines offline: repeatable to the byte, blind to the future."""
 
 
-for group in (runs, results, audit, data):
+for group in (runs, analyze, results, audit, data, transcript):
     group.register(app)
 
 
@@ -56,9 +68,11 @@ def run(arguments: list[str]) -> int:
     except Exit as leave:
         return leave.exit_code
     except (KeyboardInterrupt, Abort):
-        return _say("interrupted: the same command goes on from here", 130)
+        return _interrupted()
     except TyperException as error:
-        return _say(f"error: {_one_line(error.format_message())}: see 'backtester --help'", 2)
+        return _say(
+            f"error: {_one_line(error.format_message()).rstrip('.')}: see 'backtester --help'", 2
+        )
     except (BacktesterError, CoreError, LookaheadError) as error:
         if debug:
             raise
@@ -70,7 +84,12 @@ def run(arguments: list[str]) -> int:
             raise
         kind = type(error).__name__
         return _say(f"fault: {kind}: {_one_line(error)} (a fault of our own; see --debug)", 70)
-    return int(code or 0)
+    # Typer turns an interrupt into an exit code of its own.
+    return _interrupted() if code == INTERRUPTED else int(code or 0)
+
+
+def _interrupted() -> int:
+    return _say("interrupted: the same command goes on from here", INTERRUPTED)
 
 
 def _exit_code(error: BaseException) -> int:

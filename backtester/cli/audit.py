@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
+from backtester.cli.environment import data_folder, reports_folder
 from backtester.cli.runs import DataDir, ReportsDir, RunName
 from backtester.errors import VerificationFailed
 
@@ -25,7 +24,7 @@ def leakcheck(
     from backtester.leakcheck import leakcheck as check
     from backtester.runs import find_run
 
-    report = check(find_run(reports_dir or Path("reports"), name), data_dir or Path("data"))
+    report = check(find_run(reports_folder(reports_dir), name), data_folder(data_dir))
     typer.echo(f"run            {report.run_id}")
     typer.echo(f"futures tried  {', '.join(report.ways)}, at each of {report.cutoffs} cutoffs")
     typer.echo(f"prompts        {report.prompts} made again and compared")

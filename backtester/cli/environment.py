@@ -14,6 +14,16 @@ def environment() -> Mapping[str, str]:
     return os.environ  # noqa: TID251 - the command line is the edge that may read it
 
 
+def reports_folder(flag: Path | None) -> Path:
+    """Return the reports folder in force: the flag, else the variable, else ``reports``."""
+    return flag or Path(environment().get("BACKTESTER_REPORTS_DIR") or "reports")
+
+
+def data_folder(flag: Path | None) -> Path:
+    """Return the data folder in force: the flag, else the variable, else ``data``."""
+    return flag or Path(environment().get("BACKTESTER_DATA_DIR") or "data")
+
+
 def load_dotenv() -> None:
     """Take variables from a ``.env`` in the working folder; those already set win."""
     if not _DOTENV.is_file():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -22,6 +22,7 @@ from rich.table import Table
 from backtester import store
 
 if TYPE_CHECKING:
+    from backtester.cassette import NodeStats
     from backtester.plan import Barrier, Plan
     from backtester.progress import Standing
     from backtester.records import CellRecord, LessonRecord
@@ -54,6 +55,7 @@ class RichProgress:
             disable=not console.is_terminal,
             transient=True,
         )
+        self._word = word
         self._task: TaskID | None = None
         self._cells = self._hits = self._misses = 0
 
@@ -73,6 +75,9 @@ class RichProgress:
 
     def started(self, plan: Plan, standing: Standing) -> None:
         """Take the number of sessions, and warn of what is done again before anything is."""
+        if self._bar.disable:
+            cells = f"{plan.cells} cells at {len(plan.barriers)} cutoffs"
+            self._bar.console.print(f"{self._word} {plan.run_id}: {cells} ...", markup=False)
         if standing.failed:
             self._bar.console.print(
                 f"{standing.failed} failed cells are decided again, and after them at most "
@@ -105,26 +110,45 @@ class RichProgress:
 def show_run(database: Path, run_id: str, *, note: str = "") -> None:
     """Print the first lines and the rating table of a run, and what to ask next."""
     summary = store.run_summary(database, run_id)
-    _OUT.print(
-        f"{summary.cells} cells: {summary.unread} unread, {summary.failed} failed, "
-        f"{summary.no_data} without data, {summary.pending} pending; "
-        f"{summary.resolved} resolved"
-    )
-    _OUT.print(
-        f"return: {summary.entry_rule} to the close of session d+{summary.horizon}, "
-        f"with dividends; alpha: against {summary.benchmark} "
-        f"({_BASES.get(summary.benchmark_basis, summary.benchmark_basis)})"
-    )
+    for line in _first_lines(summary):
+        _OUT.print(line, markup=False)
+    for problem in store.problems(database, run_id):
+        _OUT.print(printable(problem), markup=False)
     _OUT.print(_rating_table(database, run_id))
     _OUT.print(
         f"equal weight, every cell long: mean return {_percent(summary.equal_weight_return)}   "
-        f"benchmark over the same windows: {_percent(summary.benchmark_return)}"
+        f"benchmark over the same windows: {_percent(summary.benchmark_return)} "
+        f"({summary.benchmark_basis} basis)",
+        markup=False,
     )
     if note:
         _OUT.print(note)
     _OUT.print(f"\nrun   {run_id}\nroot  {summary.results_root or 'not finished'}\n\ntry:")
     for example in store.EXAMPLES:
-        _OUT.print(f'  backtester sql "{example}"', markup=False)
+        _OUT.print(f'  backtester sql "{example.format(run_id=run_id)}"', markup=False)
+
+
+def _first_lines(summary: store.RunSummary) -> Iterator[str]:
+    warmup = f" ({summary.warmup} of them warm-up, not scored)" if summary.warmup else ""
+    yield (
+        f"{summary.cells} cells{warmup}: {summary.unread} unread, {summary.failed} failed, "
+        f"{summary.no_data} without data, {summary.pending} pending; {summary.resolved} resolved"
+    )
+    held = (
+        f"alpha: against {summary.benchmark} "
+        f"({_BASES.get(summary.benchmark_basis, summary.benchmark_basis)})"
+        if summary.benchmarks
+        else "alpha: none, no decision has a benchmark yet"
+    )
+    yield (
+        f"return: {summary.entry_rule} to the close of session d+{summary.horizon}, "
+        f"with dividends; {held}"
+    )
+    if summary.overlapping_windows:
+        yield (
+            f"{summary.overlapping_windows} of {summary.n} windows share days with an earlier one "
+            "of their ticker: the means below rest on fewer independent results than n says"
+        )
 
 
 def _rating_table(database: Path, run_id: str) -> Table:
@@ -159,18 +183,33 @@ def _table(*headings: str) -> Table:
 
 
 def show_runs(manifests: Sequence[RunManifest]) -> None:
-    """Print one line for each run."""
-    table = _table("run", "status", "cells", "snapshot", "created", "root")
-    for manifest in manifests:
+    """Print one line for each run, oldest first."""
+    if not manifests:
+        _OUT.print("no runs yet: start one with 'backtester demo' or 'backtester run'")
+        return
+    table = _table("run", "status", "cells", "what", "created", "root")
+    for manifest in sorted(manifests, key=lambda m: (m.created_at, m.run_id)):
         table.add_row(
             manifest.run_id,
             manifest.status,
             str(manifest.cells_planned),
-            manifest.snapshot_name,
+            _what(manifest.identity),
             manifest.created_at.replace("+00:00", "Z"),
             (manifest.results_root or "")[:12],
         )
     _OUT.print(table)
+
+
+def _what(identity: Mapping[str, Any]) -> str:
+    """Say in a few words what tells one run from another."""
+    tickers = identity["tickers"]
+    shown = ",".join(tickers[:3]) + (f"+{len(tickers) - 3}" if len(tickers) > 3 else "")
+    words = [shown, f"{identity['start']}..{identity['end']}"]
+    words.append(identity["grid"] if isinstance(identity["grid"], str) else "list")
+    words.append(f"h{identity['horizon']}")
+    usual = {"decision_time": "close", "entry": "next_open", "memory": "portfolio", "trials": 1}
+    words += [f"{key}={identity[key]}" for key, word in usual.items() if identity[key] != word]
+    return " ".join(words)
 
 
 def show_manifest(manifest: RunManifest) -> None:
@@ -178,7 +217,13 @@ def show_manifest(manifest: RunManifest) -> None:
     identity = manifest.identity
     lines = {
         "run": manifest.run_id,
-        "status": manifest.status,
+        "status": f"{manifest.status}, {manifest.cells_planned} cells planned",
+        "tickers": ", ".join(identity["tickers"]),
+        "dates": f"{identity['start']} to {identity['end']}, grid {_grid(identity['grid'])}",
+        "decides": f"at the {identity['decision_time']}; fill {identity['entry']}, "
+        f"exit after {identity['horizon']} sessions",
+        "trials": f"{identity['trials']}, warm-up {identity['warmup']} sessions",
+        "benchmark": identity["benchmark"] or "the market's own",
         "snapshot": f"{manifest.snapshot_name} ({manifest.snapshot_id[:12]})",
         "models": ", ".join(
             f"{tier} {model['provider']}/{model['model']}"
@@ -197,6 +242,59 @@ def show_manifest(manifest: RunManifest) -> None:
     for word, text in lines.items():
         _OUT.print(f"{word:<12} {text}", markup=False)
     _OUT.print()
+
+
+def show_sights(database: Path, run_id: str) -> None:
+    """Print what each node of a run was given of the snapshot."""
+    table = _table("node", "table")
+    for heading in ("reads", "rows", "window from", "to", "newest row known at"):
+        table.add_column(heading, justify="right")
+    for sight in store.sights(database, run_id):
+        table.add_row(
+            sight.node,
+            sight.table,
+            str(sight.reads),
+            str(sight.rows),
+            str(sight.first or "open"),
+            str(sight.last or "open"),
+            f"{sight.newest:%Y-%m-%d %H:%M}Z" if sight.newest else "no dated row",
+        )
+    _OUT.print(table)
+    _OUT.print()
+
+
+def _grid(grid: object) -> str:
+    return grid if isinstance(grid, str) else "of listed dates"
+
+
+def printable(text: str) -> str:
+    """Show control characters as escapes, so that no text from outside commands a terminal."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def show_stats(rows: Sequence[NodeStats]) -> None:
+    """Print what a cache holds, by node and model."""
+    table = _table("node", "provider", "model")
+    for heading in ("answers", "tokens in", "tokens out"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        counts = (row.records, row.input_tokens, row.output_tokens)
+        words = ("n/a" if count is None else str(count) for count in counts)
+        table.add_row(row.node, row.provider, row.model, *words)
+    _OUT.print(table)
+
+
+def show_settings(rows: Iterable[tuple[str, str, str, str]]) -> None:
+    """Print every setting: name, default, whether it is part of the run id, and what it is."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in ("setting", "default", "run id", "what"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    _OUT.print(table)
 
 
 def show_snapshot(snapshot: Snapshot) -> None:

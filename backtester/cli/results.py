@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backtester.cli.environment import reports_folder
 from backtester.cli.runs import ReportsDir, RunName
 
 
@@ -38,7 +39,7 @@ def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
     from backtester.cli.render import show_runs
     from backtester.runs import list_runs
 
-    manifests = [folder.read_manifest() for folder in list_runs(reports_dir or Path("reports"))]
+    manifests = [folder.read_manifest() for folder in list_runs(reports_folder(reports_dir))]
     if as_json:
         rows = [
             manifest.model_dump(
@@ -67,11 +68,11 @@ def show(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Show what a run was, what it saw, and its rating table."""
-    from backtester.cli.render import show_manifest, show_run
+    from backtester.cli.render import show_manifest, show_run, show_sights
     from backtester.runs import find_run
     from backtester.store import run_document
 
-    reports = reports_dir or Path("reports")
+    reports = reports_folder(reports_dir)
     manifest = find_run(reports, name).read_manifest()
     database = reports / "results.duckdb"
     if as_json:
@@ -80,6 +81,7 @@ def show(
         typer.echo(json.dumps(text, indent=2, sort_keys=True))
         return
     show_manifest(manifest)
+    show_sights(database, manifest.run_id)
     show_run(database, manifest.run_id)
 
 
@@ -93,7 +95,7 @@ def sql(
     """Run one SELECT on the results, read-only, also while a run is going on."""
     from backtester.sql import run_sql
 
-    database = (reports_dir or Path("reports")) / "results.duckdb"
+    database = reports_folder(reports_dir) / "results.duckdb"
     text = run_sql(database, query, format=form.value, out=out, time_limit_s=time_limit)
     if text:
         typer.echo(text, nl=False)
@@ -110,5 +112,5 @@ def rebuild(reports_dir: ReportsDir = None) -> None:
     """Make the results database anew from the journals of all runs."""
     from backtester.backtest import rebuild_database
 
-    database, count = rebuild_database(reports_dir or Path("reports"))
+    database, count = rebuild_database(reports_folder(reports_dir))
     typer.echo(f"rebuilt {database} from the journals of {count} runs")

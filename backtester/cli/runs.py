@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backtester.cli.environment import environment
+from backtester.cli.environment import data_folder, environment, reports_folder
 from backtester.errors import CacheMiss, UsageError, VerificationFailed
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ ReportsDir = Annotated[
 ]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of snapshots and cache.")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Cells decided at once.")]
-RunName = Annotated[str, typer.Argument(help="Run id, its beginning or end, or 'latest'.")]
+RunName = Annotated[str, typer.Argument(help="Run id, a part of it, or 'latest'.")]
 
 Text = str | None
 Number = int | None
@@ -70,14 +71,15 @@ def register(app: typer.Typer) -> None:
     app.command("plan")(plan)
     app.command("run")(run)
     app.command("replay")(replay)
+    app.command("settings")(settings_list)
 
 
 def demo(workers: Workers = None, data_dir: DataDir = None, reports_dir: ReportsDir = None) -> None:
     """Run the main job on the snapshot that comes with the package, offline and without a key."""
     from backtester.config import load_config
 
-    flags = {**DEMO, "workers": workers, "data_dir": data_dir, "reports_dir": reports_dir}
-    _run_and_show(load_config(flags=flags), note=_DEMO_NOTE)
+    places = {"data_dir": data_folder(data_dir), "reports_dir": reports_folder(reports_dir)}
+    _run_and_show(load_config(flags={**DEMO, **places, "workers": workers}), note=_DEMO_NOTE)
 
 
 _DEMO_NOTE = (
@@ -112,34 +114,35 @@ def run(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Run a walk-forward backtest; the same command goes on with it, or finds it finished."""
+    _run_and_show(_asked_for(context, **context.params))
+
+
+def _asked_for(context: typer.Context, **_: Any) -> RunConfig:
     flags = dict(context.params)
-    for word in ("config_file", "manifest", "settings", "model"):
-        flags.pop(word)
-    flags |= {"quick_model": model, "deep_model": model}
-    flags |= {"tickers": _words(tickers), "analysts": _words(analysts), "grid": _grid(grid)}
-    _run_and_show(_configure(config_file, manifest, flags, settings or []))
+    config_file, manifest, settings, model = (
+        flags.pop(word) for word in ("config_file", "manifest", "settings", "model")
+    )
+    flags |= {"quick_model": model, "deep_model": model, "grid": _grid(flags["grid"])}
+    flags |= {word: words_of(flags[word]) for word in ("tickers", "analysts")}
+    return _configure(config_file, manifest, flags, settings or [])
 
 
-def plan(
-    config_file: Annotated[Path, typer.Argument(help="TOML file with settings.")],
-    data_dir: DataDir = None,
-) -> None:
+@wraps(run, assigned=())
+def plan(context: typer.Context, **flags: Any) -> None:
     """Count the cells and cutoffs of a run; nothing is decided and nothing is spent."""
-    from rich.console import Console
-
     from backtester.cell import build_pipeline
-    from backtester.config import load_config
     from backtester.plan import lay_out
     from backtester.snapshot import open_snapshot
 
-    config = load_config(config_file, environ=environment(), flags={"data_dir": data_dir})
+    config = _asked_for(context, **flags)
     snapshot = open_snapshot(config.snapshot, config.data_dir)
+    # Replaying models need no key, and nothing can be spent on them.
     counted = config.model_copy(update={"mode": "replay"})
     laid = lay_out(config, snapshot, fingerprint=build_pipeline(counted).fingerprint())
-    Console(highlight=False).print(
-        f"{laid.run_id}: {laid.cells} cells at {len(laid.barriers)} cutoffs, "
-        f"{laid.barriers[0].cutoff:%Y-%m-%d %H:%M}Z to {laid.barriers[-1].cutoff:%Y-%m-%d %H:%M}Z"
-    )
+    first, last = laid.barriers[0].cutoff, laid.barriers[-1].cutoff
+    typer.echo(f"run      {laid.run_id}")
+    typer.echo(f"cells    {laid.cells}, of which {len(laid.warmup)} warm-up")
+    typer.echo(f"cutoffs  {len(laid.barriers)}, {first:%Y-%m-%d %H:%M}Z to {last:%Y-%m-%d %H:%M}Z")
 
 
 def replay(
@@ -156,16 +159,37 @@ def replay(
     from backtester.replays import replay as replay_run
     from backtester.runs import find_run
 
-    folder = find_run(reports_dir or Path("reports"), name)
+    folder = find_run(reports_folder(reports_dir), name)
     with RichProgress("replay") as progress:
         result = replay_run(
             folder,
-            data_dir or Path("data"),
+            data_folder(data_dir),
             workers=workers or 1,
             keep=keep,
             progress=progress,
         )
     _tell_replay(result)
+
+
+def settings_list() -> None:
+    """List every setting of a run with its default; a TOML file and --set take these names."""
+    from backtester.cli.render import show_settings
+    from backtester.config import RunConfig, is_identity
+
+    fields = RunConfig.model_fields.items()
+    show_settings(
+        (
+            name,
+            "required" if field.is_required() else _plain(field.default),
+            "yes" if is_identity(name) else "no",
+            field.description or "",
+        )
+        for name, field in fields
+    )
+
+
+def _plain(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _tell_replay(result: ReplayResult) -> None:
@@ -176,7 +200,7 @@ def _tell_replay(result: ReplayResult) -> None:
     typer.echo(f"recorded root  {result.recorded_root}")
     typer.echo(f"replayed root  {result.root}")
     if result.misses:
-        for miss in result.misses:
+        for miss in result.misses[:3]:
             typer.echo(f"miss: {miss}", err=True)
         raise CacheMiss(
             f"{len(result.misses)} calls have no recording; record them with 'run', "
@@ -194,14 +218,15 @@ def _run_and_show(config: RunConfig, *, note: str = "") -> None:
     from backtester.cli.render import RichProgress, show_run
 
     with RichProgress("run") as progress:
-        result = run_backtest(config, api_key=_api_key(config), progress=progress)
+        result = run_backtest(config, api_key=api_key_of(config), progress=progress)
     _tell_run(result)
     show_run(result.database, result.run_id, note=note)
     if any(result.counts.get(status) for status in ("failed", "skipped_budget")):
         raise typer.Exit(1)
 
 
-def _api_key(config: RunConfig) -> str | None:
+def api_key_of(config: RunConfig) -> str | None:
+    """Return the key of a configuration's provider from the environment, None where it has none."""
     from tradingagents_core.llm.factory import PROVIDERS
 
     provider = PROVIDERS.get(config.provider)
@@ -235,11 +260,12 @@ def _configure(
     return load_config(config_file, environ=environment(), flags=flags)
 
 
-def _words(text: str | None) -> tuple[str, ...] | None:
+def words_of(text: str | None) -> tuple[str, ...] | None:
+    """Return the words between the commas of an option, None where it was not given."""
     if text is None:
         return None
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _grid(text: str | None) -> str | tuple[str, ...] | None:
-    return _words(text) if text is not None and "," in text else text
+    return words_of(text) if text is not None and "," in text else text

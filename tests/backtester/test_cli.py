@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +50,8 @@ def workspace(
     """Work in a copy of a workspace that holds one finished run."""
     shutil.copytree(recorded[0].path, tmp_path / "workspace")
     monkeypatch.chdir(tmp_path / "workspace")
+    (tmp_path / "workspace" / "snapshots-only").mkdir()
+    (tmp_path / "workspace" / "snapshots-only" / "snapshots").symlink_to("../data/snapshots")
     return tmp_path / "workspace"
 
 
@@ -109,6 +114,16 @@ WEEK = ("--start", "2018-01-02", "--end", "2018-01-05")
         (("sql", "DELETE FROM cells"), 2, []),
         (("sql", "SELECT nothing FROM cells"), 2, ["nothing"]),
         (("nonsense",), 2, ["nonsense"]),
+        (
+            ("run", "--snapshot", "small", *WEEK, "--tickers", "AAA"),
+            3,
+            ["benchmark SPY", "default for AAA", "^GSPC", "--benchmark"],
+        ),
+        ((*RUN, *WEEK, "--tickers", "AAA", "--benchmark", "^DJI"), 3, ["^DJI", "^GSPC"]),
+        (("leakcheck", "latest", "--data-dir", "snapshots-only"), 4, ["nothing was checked"]),
+        (("transcript", "latest", "AAA", "2018-01-06"), 3, ["AAA|2018-01-06|0"]),
+        (("transcript", "latest", "AAA", "today"), 2, ["YYYY-MM-DD"]),
+        (("transcript", "latest", "AAA", "2018-01-05", "--node", "Nobody"), 2, ["Nobody"]),
     ],
 )
 def test_bad_input_is_one_line_with_its_exit_code(
@@ -130,7 +145,10 @@ def snapshot_of(folder: Path) -> dict[str, bytes]:
     return {
         str(path): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "lock" not in path.name and "cache.db" not in path.name
+        if path.is_file()
+        and "lock" not in path.name
+        and "cache.db" not in path.name
+        and path.parent != Path("snapshots-only/cache/replies")
     }
 
 
@@ -209,6 +227,68 @@ def test_a_reports_folder_in_whose_place_is_a_file_is_told(
 # ---------------------------------------------------------------------------------- good commands
 
 
+def test_no_benchmark_is_a_choice_and_the_reason_is_told(command: Command) -> None:
+    said = command("run", "--snapshot", "small", *WEEK, "--tickers", "AAA", "--benchmark", "none")
+
+    assert said.code == 0
+    assert "1 without alpha: no benchmark was wanted" in said.out
+
+
+def test_every_command_finds_the_folders_that_a_variable_names(
+    command: Command, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "reports").rename(workspace / "elsewhere")
+    assert command("show", "latest").code == 3
+    monkeypatch.setenv("BACKTESTER_REPORTS_DIR", "elsewhere")
+
+    words = (["runs"], ["show", "latest"], ["replay", "latest"], ["sql", "SELECT 1"])
+    assert [command(*each).code for each in words] == [0, 0, 0, 0]
+
+
+def test_a_transcript_shows_what_was_asked_and_answered_with_no_control_characters(
+    command: Command,
+) -> None:
+    said = command("transcript", "latest", "AAA", "2018-01-05")
+
+    assert said.code == 0
+    for words in ("=== Market Analyst, call 0", "Simulated date: 2018-01-05", "=== Reflector"):
+        assert words in said.out
+    assert all(char.isprintable() or char in "\n\t" for char in said.out)
+
+
+def test_settings_are_listed_with_their_defaults(command: Command) -> None:
+    said = command("settings")
+
+    for name in ("horizon", "cell_retries", "endpoint_alias"):
+        assert name in said.out
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_says_so_and_the_same_command_goes_on(workspace: Path) -> None:
+    words = [*RUN, "--tickers", "AAA,BBB", "--start", "2017-10-02", "--end", "2018-01-19"]
+    words += ["--grid", "daily"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from backtester.cli import main; main()", *words],
+        cwd=workspace,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and not any(
+        b'"kind":"cell"' in path.read_bytes()
+        for path in workspace.glob("reports/rulebook-1-2x*/journal.jsonl")
+    ):
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    err = child.communicate()[1]
+
+    assert child.returncode == 130
+    assert err.splitlines()[-1] == "interrupted: the same command goes on from here"
+    manifest = next(workspace.glob("reports/rulebook-1-2x*/manifest.json"))
+    assert json.loads(manifest.read_text())["status"] == "stopped"
+
+
 def test_the_same_command_finds_its_finished_run(command: Command) -> None:
     said = command(*RUN, "--start", "2018-01-02", "--end", "2018-01-19", "--tickers", "AAA")
 
@@ -256,6 +336,25 @@ def test_show_tells_windows_models_and_rounds(command: Command) -> None:
 
     for words in ("30 sessions of prices", "rulebook-1", "1 of debate", "market, social"):
         assert words in said.out
+
+
+def test_two_look_backs_are_two_runs_and_each_says_what_it_saw(
+    command: Command, workspace: Path
+) -> None:
+    week = (*RUN, "--start", "2018-01-16", "--end", "2018-01-19", "--tickers", "AAA")
+    answers = {}
+    for sessions in (30, 250):
+        name = f"back-{sessions}"
+        settings = ("--set", f"price_lookback={sessions}", "--set", f"name={name}")
+        assert command(*week, *settings).code == 0
+        answers[sessions] = command("show", name).out
+    ids = [json.loads(p.read_text())["run_id"] for p in workspace.glob("reports/back-*/*.json")]
+
+    assert len(set(ids)) == 2
+    for sessions, text in answers.items():
+        assert f"{sessions} sessions of prices" in text
+        seen = next(line for line in text.splitlines() if re.match("Market Analyst +bars ", line))
+        assert "2018-01-19 21:00Z" in seen
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from backtester.backtest import RunResult, run
 from backtester.errors import DataError, RunLocked, UsageError
 from backtester.journal import Ledger, read_ledger
 from backtester.records import CellKey
+from backtester.replays import replay
 from backtester.root import results_root
 from backtester.runs import RunFolder
 from tests.support.records import make_key
@@ -423,3 +425,42 @@ def test_every_row_is_kept_by_run_ticker_date_and_trial(workspace: Workspace) ->
     )
     assert set(rows["n"]) == {1}
     assert rows.groupby("run_id").size().to_dict() == {first.run_id: 8, second.run_id: 4}
+
+
+def test_a_runs_tables_hold_its_own_rows_only(workspace: Workspace) -> None:
+    run(workspace.config())
+    short = run(workspace.config(end=date(2018, 1, 5)))
+    loaded = load_run(short.run_id, reports_dir=workspace.reports)
+
+    assert len(loaded.table("cells")) == 2
+    assert list(loaded.table("alpha_by_rating")["n"]) == list(
+        loaded.sql("SELECT n FROM alpha_by_rating WHERE run_id = $run_id ORDER BY rating")["n"]
+    )
+    assert repr(loaded) == f"Run('{short.run_id}', finished, 2 cells)"
+    with pytest.raises(UsageError, match="did you mean 'returns'"):
+        loaded.table("retruns")
+
+
+def test_a_map_of_benchmarks_reaches_prompts_and_rows(workspace: Workspace) -> None:
+    result = run(workspace.config(benchmark=None, benchmark_map={"": "BBB"}, end=date(2018, 1, 5)))
+
+    rows = load_run(result.run_id, reports_dir=workspace.reports).sql(
+        "SELECT ticker, benchmark, alpha FROM returns ORDER BY ticker"
+    )
+    assert rows["benchmark"].tolist() == ["BBB", "BBB"]
+    assert rows["alpha"].tolist()[1] == 0.0
+
+
+def test_the_full_state_of_each_cell_is_written_where_it_is_wanted(workspace: Workspace) -> None:
+    config = workspace.config(end=date(2018, 1, 12), save_states=True)
+    result = run(config)
+
+    files = sorted(path.relative_to(result.folder) for path in result.folder.rglob("full_states*"))
+    assert [str(path) for path in files] == [
+        f"states/{ticker}/TradingAgentsStrategy_logs/full_states_log_{day}.json"
+        for ticker in ("AAA", "BBB")
+        for day in ("2018-01-05", "2018-01-12")
+    ]
+    state = json.loads((result.folder / files[0]).read_text())
+    assert state["final_trade_decision"].startswith("**Rating**: ")
+    assert replay(RunFolder(result.folder), workspace.data).equal

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from backtester.api import load_run
 from backtester.backtest import RunResult, run
 from backtester.config import RunConfig
 from backtester.errors import ProviderError, RunStopped
@@ -172,6 +173,13 @@ def test_a_failed_cell_is_tried_again_at_its_barrier(workspace: Workspace) -> No
 
     assert result.counts == {"done": 6}
     assert replay(RunFolder(result.folder), workspace.data).equal
+    # What the two failed tries asked was paid for: it is in the table, and in the count.
+    rows = load_run(result.run_id, reports_dir=workspace.reports).sql(
+        "SELECT phase, count(*) FILTER (NOT hit) AS paid FROM llm_calls GROUP BY ALL ORDER BY phase"
+    )
+    paid = dict(zip(rows["phase"], rows["paid"], strict=True))
+    assert sum(paid.values()) == result.model_calls
+    assert paid["superseded"] > 2
 
 
 def test_a_provider_that_is_not_there_stops_the_run_which_goes_on_later(

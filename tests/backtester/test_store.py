@@ -275,10 +275,12 @@ def _publish_five(database: Path, name: str) -> None:
 
 def _read_until(database: Path, stop: Any, failures: Any) -> None:
     while not stop.is_set():
+        # Asked before the query: the first publication may come between the two.
+        was_there = database.exists()
         try:
             cells = rows_of(database, "SELECT run_id, count(*) n FROM cells GROUP BY run_id")
         except DataError as error:
-            if database.exists():
+            if was_there:
                 failures.put(str(error))
             continue
         if any(row["n"] != 2 for row in cells):

@@ -24,7 +24,7 @@ from tests.core.scripted_cast import (
     lesson,
     pipeline,
 )
-from tests.support.fixed_view import FixedView
+from tests.support.fixed_view import FACEBOOK, FixedView
 from tradingagents_core.errors import (
     LookaheadError,
     ModelOutcome,
@@ -548,6 +548,21 @@ def test_cells_that_are_decided_at_once_in_threads_equal_cells_in_a_row(parallel
             assert f"Lesson {call.site.trial}." in call.text
 
 
+def test_two_pipelines_with_other_settings_know_nothing_of_each_other() -> None:
+    german, plain = Cast(), Cast()
+    one = pipeline(german, output_language="German", max_debate_rounds=2, analysts=("news",))
+    other = pipeline(plain)
+    with ThreadPoolExecutor(4) as pool:
+        runs = [
+            pool.submit(shared.decide, cell(), fixed_view()) for shared in (one, other, one, other)
+        ]
+        decisions = [run.result() for run in runs]
+    assert decisions[0] == decisions[2] != decisions[1] == decisions[3]
+    assert all("Write in German." in text for text in german.prompts("Trader"))
+    assert not any("Write in" in call.text for call in plain.heard)
+    assert len(german.prompts("Bull Researcher")) == 2 * len(plain.prompts("Bull Researcher"))
+
+
 def test_analysts_in_parallel_say_and_are_asked_the_same() -> None:
     turns: Turns = {
         "Market Analyst": [[PRICES], [SNAPSHOT]],
@@ -631,6 +646,35 @@ def test_a_new_analyst_is_one_row() -> None:
     assert decision.state["macro_report"] == "Macro Analyst speaks, call 1."
     assert "You read the economy, over 30 sessions." in cast.prompts("Macro Analyst")[0]
     assert '<block name="macro_report" kind="report">' in cast.prompts("Trader")[0]
+
+
+# ------------------------------------------------------------------------- kinds of instruments
+
+
+def kind_of(asset_type: str) -> FixedView:
+    return fixed_view(identity_row=replace(FACEBOOK, asset_type=asset_type))
+
+
+@pytest.mark.parametrize("kind", ["crypto", "fx", "future", "index"])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_what_is_no_company_runs_without_its_fundamentals(kind: str, parallel: bool) -> None:
+    cast, watch = Cast(), Watch()
+    shared = pipeline(cast, analysts_parallel=parallel)
+    decision = shared.decide(cell(), kind_of(kind), sink=watch)
+    assert "Fundamentals Analyst" not in watch.nodes
+    assert decision.state["fundamentals_report"] == ""
+    assert decision.state["asset_type"] == kind
+    assert not any("fundamentals_report" in call.text for call in cast.heard)
+    # The same pipeline goes on deciding companies with all of them.
+    companies = Watch()
+    shared.decide(cell(), fixed_view(), sink=companies)
+    assert "Fundamentals Analyst" in companies.nodes
+
+
+def test_an_instrument_that_no_chosen_analyst_can_read_fails_its_cell() -> None:
+    shared = pipeline(Cast(), analysts=("fundamentals",))
+    with pytest.raises(PipelineError, match=r"\(fundamentals\) read companies alone, and FB is of"):
+        shared.decide(cell(), kind_of("crypto"))
 
 
 def test_the_floor_runs_as_many_empty_nodes_as_asked() -> None:

@@ -22,7 +22,7 @@ from tradingagents_core.graph import Models
 from tradingagents_core.indicators import MENU
 from tradingagents_core.llm.replaying_rulebook import ReplayingRulebook
 from tradingagents_core.protocols import Row
-from tradingagents_core.ratings import read_rating
+from tradingagents_core.ratings import TIERS, read_rating
 from tradingagents_core.tools import registry
 
 ROLES = [
@@ -123,6 +123,42 @@ def test_another_language_is_asked_of_reports_and_decisions_and_not_of_debates()
     debaters = {*prompts.DEBATE_TASKS}
     assert asked == set(ROLES) - debaters
     assert not any("Write in" in call.text for call in heard(Cast()).heard)
+
+
+@pytest.mark.parametrize(
+    ("output", "debate", "asked"),
+    [
+        ("English", "English", {}),
+        ("german", "English", {"reports": "german", "debates": "English"}),
+        ("English", "Chinese", {"reports": "English", "debates": "Chinese"}),
+        ("German", "Chinese", {"reports": "German", "debates": "Chinese"}),
+    ],
+)
+def test_debates_have_a_language_of_their_own(
+    output: str, debate: str, asked: dict[str, str]
+) -> None:
+    cast = heard(Cast(), output_language=output, debate_language=debate)
+    for call in cast.heard:
+        found = re.findall(r"^- Write in (\w+)\.", call.text, re.MULTILINE)
+        part = "debates" if call.role in prompts.DEBATE_TASKS else "reports"
+        assert found == ([asked[part]] if asked else [])
+
+
+def test_rating_words_stay_english_in_every_language() -> None:
+    cast = heard(Cast(), output_language="German", debate_language="Chinese")
+    for call in cast.heard:
+        assert "the words of the rating scale stay English" in call.text
+        form = call.arguments.get("response_format")
+        if call.role == "Portfolio Manager" and form is not None:
+            (rating,) = (form["json_schema"]["schema"]["properties"]["rating"],)
+            assert set(TIERS) <= set(re.findall(r"\w+", str(rating)))
+
+
+def test_the_news_analyst_is_told_both_look_backs() -> None:
+    cast = heard(Cast(), news_lookback_days=11, global_news_lookback_days=13)
+    (text,) = cast.prompts("News Analyst")
+    assert "of the last 11 days first" in text
+    assert "global news of the last 13 days" in " ".join(text.split())
 
 
 def test_the_market_analyst_is_given_the_menu_and_the_rules_of_figures() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tradingagents_core import read_rating
 from tradingagents_core.decisions import PLAN, PROPOSAL, SENTIMENT
-from tradingagents_core.ratings import TIERS, read_declared, tier_of
+from tradingagents_core.ratings import RATING_WORDS, TIERS, read_declared, tier_of
 
 DECLARED = [
     # the plain line, and its ornaments
@@ -229,6 +230,22 @@ def test_hold_is_read_only_where_a_label_and_the_word_meet(
     if read_rating(text).rating == "Hold":
         spoken = " ".join("".join(letter if letter.isalpha() else " " for letter in text).split())
         assert "rating Hold" in spoken or "rating is Hold" in spoken
+
+
+LABELS = {*RATING_WORDS.heads, *RATING_WORDS.plain, *RATING_WORDS.final}
+
+
+@given(st.lists(st.sampled_from([text for text in NOTHING if text.strip()]), max_size=6))
+def test_whatever_declares_nothing_is_no_hold_in_any_company(texts: list[str]) -> None:
+    assert read_rating("\n\n".join(texts)).rating != "Hold"
+
+
+@given(st.text(), st.sampled_from(["Hold", "hold", "HOLD", "持有", "ホールド", "보유", "halten"]))
+def test_a_text_without_a_declared_line_is_never_a_hold(text: str, word: str) -> None:
+    spoken = unicodedata.normalize("NFKC", text).casefold()
+    assume(not any(label in spoken for label in LABELS))
+    for form in (f"{text} {word}", f"{word} {text}", f"{text}\n{word}\n{text}", word):
+        assert read_rating(form).rating is None
 
 
 @given(st.text(max_size=400))

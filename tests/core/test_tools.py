@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from tests.support.fixed_view import FACEBOOK, FixedView, bars_of
 from tradingagents_core.errors import LookaheadError
 from tradingagents_core.indicators import MENU
 from tradingagents_core.protocols import CURRENT_SITE, Bars, Row, Site, View
-from tradingagents_core.tools import TOOLS, openai_tool, run_tool, tool_texts
+from tradingagents_core.tools import TOOLS, ToolLimits, openai_tool, run_tool, tool_texts
 from tradingagents_core.tools.text import count_text, figure_text, one_line, price_text, quoted
 
 WRITE_A_SYMBOL = "write a ticker symbol, such as AAPL"
@@ -286,7 +288,6 @@ def test_missing_prices_degrade_the_cell() -> None:
 @pytest.mark.parametrize(
     ("name", "table"),
     [
-        ("get_fundamentals", "statements"),
         ("get_balance_sheet", "statements"),
         ("get_cashflow", "statements"),
         ("get_income_statement", "statements"),
@@ -319,8 +320,68 @@ def test_a_table_of_the_world_that_is_absent_is_unavailable(
     assert ask(name, **arguments).startswith(f"DATA_UNAVAILABLE: the snapshot has no table {table}")
 
 
-def test_no_company_figure_of_today_stands_in_for_a_missing_table() -> None:
-    assert not any(sign.isdigit() for sign in ask("get_fundamentals", ticker="FB"))
+def test_fundamentals_rebuild_what_prices_tell_and_mark_the_rest_as_withheld() -> None:
+    days = [str(day) for day in np.arange("2017-01-01", "2017-09-25", dtype="datetime64[D]")]
+    closes = [100.0 + number for number in range(len(days))]
+    bars = bars_of(
+        days,
+        closes,
+        high=[close + 1 for close in closes],
+        low=[close - 1 for close in closes],
+        volume=[1000.0 + number for number in range(len(days))],
+    )
+    view = FixedView(bars, session=date(2017, 9, 24))
+    # 267 bars, closes 100 to 366; 252 sessions reach back to 115, 200 to 167, 50 to 317.
+    assert len(days) == 267
+    assert ask("get_fundamentals", view, ticker="FB").splitlines() == [
+        "# Key figures of FB (Facebook, Inc.), NASDAQ, in USD, seen on 2017-09-24",
+        "# From daily prices up to 2017-09-24; adjusted for splits up to this date",
+        "close: 366.00",
+        "high_52w: 367.00",
+        "low_52w: 114.00",
+        "drawdown_from_52w_high: -0.0027248",
+        "close_50_sma: 341.5",
+        "close_200_sma: 266.5",
+        "average_volume_63d: 1235",
+        "# Withheld: the snapshot has no table statements: this snapshot was captured without it",
+        "market_cap: withheld",
+        "trailing_eps: withheld",
+        "trailing_pe: withheld",
+        "forward_pe: withheld",
+        "price_to_book: withheld",
+        "dividend_yield: withheld",
+        "profit_margin: withheld",
+        "return_on_equity: withheld",
+        "debt_to_equity: withheld",
+    ]
+
+
+@pytest.mark.parametrize("written", ["btcusdt", "BTC/USD", "BTCUSD+", " btc-usd "])
+def test_a_model_may_write_a_symbol_in_any_known_spelling(written: str) -> None:
+    coin = replace(FACEBOOK, instrument="BTC-USD", symbol="BTC-USD", asset_type="crypto")
+    text = ask("get_stock_data", FixedView(WEEK, identity_row=coin), symbol=written)
+    assert text.startswith("# Daily prices of BTC-USD")
+
+
+def test_a_short_history_leaves_figures_out_and_makes_none_up() -> None:
+    lines = ask("get_fundamentals", ticker="FB").splitlines()
+    for name in ("high_52w", "low_52w", "close_200_sma", "average_volume_63d"):
+        assert f"{name}: n/a" in lines
+
+
+@pytest.mark.parametrize("kind", ["crypto", "fx", "future", "index"])
+def test_what_is_no_company_has_no_fundamentals(kind: str) -> None:
+    view = FixedView(WEEK, identity_row=replace(FACEBOOK, asset_type=kind))
+    assert ask("get_fundamentals", view, ticker="FB") == (
+        f"DATA_UNAVAILABLE: FB is of the kind {kind}: no company stands behind it"
+    )
+
+
+def test_fundamentals_without_prices_degrade_the_cell() -> None:
+    answer = run_tool(
+        FixedView(WEEK, stale="40 sessions old"), "get_fundamentals", '{"ticker":"FB"}'
+    )
+    assert (answer.text, answer.degraded) == ("NO_DATA_AVAILABLE: 40 sessions old", True)
 
 
 def test_a_table_that_no_tool_prints_yet_is_withheld() -> None:
@@ -352,6 +413,27 @@ STORIES = {
     ),
     None: (),
 }
+
+
+def test_the_settings_bound_what_news_shows_where_the_model_names_no_bound() -> None:
+    rows = tuple(story(f"2018-06-{day:02}T12:00:00", f"Day {day}") for day in range(1, 30))
+    view = FixedView(WEEK, news={"META": rows, None: rows})
+    limits = ToolLimits(news_days=10, news_items=3, global_news_days=4, global_news_items=2)
+
+    def shown(name: str, **arguments: object) -> list[str]:
+        answer = run_tool(view, name, json.dumps(arguments), limits=limits).text.splitlines()
+        return [line.rpartition(" | ")[2] for line in answer if line.startswith("- ")]
+
+    assert shown("get_news", ticker="FB") == ["Day 29", "Day 28", "Day 27"]
+    assert shown("get_news", ticker="FB", end_date="2018-06-02") == ["Day 2", "Day 1"]
+    assert shown("get_global_news") == ["Day 29", "Day 28"]
+    assert len(shown("get_global_news", limit=9)) == 5
+    assert len(shown("get_global_news", limit=9, look_back_days=7)) == 8
+    text = run_tool(view, "get_news", '{"ticker": "FB"}', limits=limits).text
+    assert text.splitlines()[:2] == [
+        "# News about FB (Facebook, Inc.), 2018-06-19 to 2018-06-29, seen on 2018-06-29",
+        "# Only the newest 3 items of the window are shown",
+    ]
 
 
 def test_news_come_newest_first_one_line_each() -> None:

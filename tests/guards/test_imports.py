@@ -20,7 +20,6 @@ PROJECT: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(e
 
 # Declared, and not imported yet: name -> what it is for.
 DECLARED_AHEAD = {
-    "langgraph-checkpoint-sqlite": "resuming a single analysis",
     "yfinance": "freezing vendor data",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -19,6 +20,7 @@ from tradingagents_core.agents.calls import (
     ask,
     call_arguments,
     said,
+    told_of_tool,
 )
 from tradingagents_core.agents.structured import FormCaller, Question
 from tradingagents_core.decisions import SENTIMENT, canonical_json
@@ -26,7 +28,7 @@ from tradingagents_core.errors import DataUnavailable
 from tradingagents_core.prompts import Brief
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.state import cleared, messages_of, text_of
-from tradingagents_core.tools import ToolAnswer, openai_tool, run_tool
+from tradingagents_core.tools import ToolAnswer, ToolLimits, openai_tool, run_tool
 from tradingagents_core.topology import AnalystRow, SourceRow
 
 
@@ -56,7 +58,8 @@ def analyst_node(
         sent = _conversation(system, held, _lessons(row, settings, context.brief))
         if last_turn:
             sent = _with_order(sent, prompts.REPORT_NOW.format(turns=limit))
-        reply = ask(writing if last_turn else looking, sent, context.site(row.node, turn))
+        bound = writing if last_turn else looking
+        reply = ask(bound, sent, context.site(row.node, turn), context.config)
         if last_turn:
             reply = _report_at_limit(reply, limit)
         elif reply.tool_calls or reply.invalid_tool_calls:
@@ -66,8 +69,9 @@ def analyst_node(
     return node
 
 
-def tools_node(row: AnalystRow, channel: str) -> Node:
+def tools_node(row: AnalystRow, settings: PipelineSettings, channel: str) -> Node:
     """Build the node that runs an analyst's tool calls, one after the other in their order."""
+    limits = tool_limits(settings)
 
     def node(state: Mapping[str, object], runtime: Runtime[CellContext]) -> StateUpdate:
         context = runtime.context
@@ -77,7 +81,11 @@ def tools_node(row: AnalystRow, channel: str) -> Node:
         degraded = False
         for call in call_arguments(cast("AIMessage", held[-1])):
             index = done + len(answers)
-            answer = _run(context, row, index, name=call.name, args=call.args)
+            with context.at(row.node, index, tool=call.name):
+                work = partial(
+                    run_tool, context.view, call.name, call.args, offered=row.tools, limits=limits
+                )
+                answer = told_of_tool(context.config, call.name, call.args, work)
             degraded = degraded or answer.degraded
             text = prompts.tool_text(call.name, answer.text)
             answers.append(ToolMessage(content=text, tool_call_id=call.id, name=call.name))
@@ -90,12 +98,13 @@ def source_node(row: AnalystRow, model: BaseChatModel, settings: PipelineSetting
     """Build the node of the analyst that is given its sources beforehand and calls no tool."""
     caller = FormCaller(model, SENTIMENT, max_repairs=settings.max_repairs)
     task = row.task or prompts.ANALYST_TASKS[row.key]
+    limits = tool_limits(settings)
 
     def node(state: Mapping[str, object], runtime: Runtime[CellContext]) -> StateUpdate:
         context = runtime.context
         symbol = text_of(state, "company_of_interest")
         answers = [
-            _source(context, row, index, source=source, symbol=symbol)
+            _source(context, row, index, source=source, symbol=symbol, limits=limits)
             for index, source in enumerate(row.sources)
         ]
         blocks = [
@@ -117,6 +126,16 @@ def source_node(row: AnalystRow, model: BaseChatModel, settings: PipelineSetting
         }
 
     return node
+
+
+def tool_limits(settings: PipelineSettings) -> ToolLimits:
+    """Return the settings' bounds on what tools show."""
+    return ToolLimits(
+        news_days=settings.news_lookback_days,
+        news_items=settings.news_article_limit,
+        global_news_days=settings.global_news_lookback_days,
+        global_news_items=settings.global_news_article_limit,
+    )
 
 
 def clear_node(channel: str) -> Node:
@@ -166,13 +185,14 @@ def _report_at_limit(reply: AIMessage, limit: int) -> AIMessage:
     return AIMessage(content=text, id=reply.id)
 
 
-def _run(context: CellContext, row: AnalystRow, index: int, *, name: str, args: str) -> ToolAnswer:
-    with context.at(row.node, index, tool=name):
-        return run_tool(context.view, name, args, offered=row.tools)
-
-
 def _source(
-    context: CellContext, row: AnalystRow, index: int, *, source: SourceRow, symbol: str
+    context: CellContext,
+    row: AnalystRow,
+    index: int,
+    *,
+    source: SourceRow,
+    symbol: str,
+    limits: ToolLimits,
 ) -> ToolAnswer:
     """Fetch one source; what cannot be had says so in its block."""
     if source.tool:
@@ -183,7 +203,8 @@ def _source(
             "end_date": context.brief.day.isoformat(),
         }
         with context.at(row.node, index, tool=source.tool):
-            return run_tool(context.view, source.tool, canonical_json(args))
+            work = partial(run_tool, context.view, source.tool, canonical_json(args), limits=limits)
+            return told_of_tool(context.config, source.tool, canonical_json(args), work)
     with context.at(row.node, index, tool=source.block):
         try:
             context.view.require(source.table, context.request.ticker)

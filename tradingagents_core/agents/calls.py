@@ -10,13 +10,15 @@ from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config
 from langgraph.runtime import Runtime
 
 from tradingagents_core.errors import ModelOutcome
 from tradingagents_core.llm.replaying import ReplayingModel
 from tradingagents_core.prompts import Brief
 from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Sink, Site, ToolCall, View
+from tradingagents_core.tools import ToolAnswer
 
 StateUpdate = dict[str, object]
 
@@ -29,17 +31,21 @@ class CellContext:
         request: What is asked for.
         view: Data at the cutoff.
         brief: What every prompt of the cell says.
-        sink: Takes progress, or None.
         limit: Steps that the cell may take.
         nodes: Names of the nodes that ran, in order of their end.
+        sink: Takes progress, or None.
+        on_node: Takes the name of each node as it begins, or None.
+        config: How calls are told to callback handlers; None where there are none.
     """
 
     request: CellRequest
     view: View
     brief: Brief
-    sink: Sink | None
     limit: int
     nodes: list[str]
+    sink: Sink | None = None
+    on_node: Callable[[str], None] | None = None
+    config: RunnableConfig | None = None
 
     def site(self, node: str, index: int, **changes: Any) -> Site:
         """Return the place of a call or read of this cell."""
@@ -85,8 +91,20 @@ class BoundModel:
 Node = Callable[[Mapping[str, object], Runtime[CellContext]], StateUpdate]
 
 
-def ask(bound: BoundModel, messages: Sequence[BaseMessage], site: Site) -> AIMessage:
+def ask(
+    bound: BoundModel,
+    messages: Sequence[BaseMessage],
+    site: Site,
+    config: RunnableConfig | None = None,
+) -> AIMessage:
     """Make one model call from a place in the run.
+
+    Args:
+        bound: Who is asked.
+        messages: What is said.
+        site: Where the call is made.
+        config: Callback handlers to tell of the call, besides those of the graph's run that
+            surrounds it. None tells nobody, which is several times cheaper with recorded models.
 
     Raises:
         ModelOutcome: The attempt ended without an answer.
@@ -94,11 +112,27 @@ def ask(bound: BoundModel, messages: Sequence[BaseMessage], site: Site) -> AIMes
     """
     token = CURRENT_SITE.set(site)
     try:
-        if isinstance(bound.model, ReplayingModel):
+        if config is None and isinstance(bound.model, ReplayingModel):
             return bound.model.answer(list(messages), **bound.arguments)
-        return bound.model.invoke(list(messages), **bound.arguments)
+        return bound.model.invoke(list(messages), config, **bound.arguments)
     finally:
         CURRENT_SITE.reset(token)
+
+
+def told_of_tool(
+    config: RunnableConfig | None, name: str, args: str, work: Callable[[], ToolAnswer]
+) -> ToolAnswer:
+    """Run a tool between the two events by which handlers know of it.
+
+    There is no event of failure: what a tool cannot do is its answer, and a leak ends the run.
+    """
+    if config is None:
+        return work()
+    manager = get_callback_manager_for_config(ensure_config(config))
+    event = manager.on_tool_start({"name": name}, args)
+    answer = work()
+    event.on_tool_end(answer.text)
+    return answer
 
 
 def said(reply: AIMessage) -> str:

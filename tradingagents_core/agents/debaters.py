@@ -42,7 +42,8 @@ def debater_node(
             HumanMessage(content=prompts.human_text(blocks, *closing, prompts.SPEAK_NOW)),
         )
         turn = count // len(debate.speakers)
-        speech = said(ask(bound, messages, context.site(speaker.node, turn)))
+        site = context.site(speaker.node, turn)
+        speech = said(ask(bound, messages, site, context.config))
         return {debate.state_field: _spoken(held, debate, speaker, f"{speaker.label}: {speech}")}
 
     return node

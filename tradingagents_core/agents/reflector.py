@@ -7,6 +7,7 @@ from datetime import date
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 
 from tradingagents_core import prompts
 from tradingagents_core.agents.calls import BoundModel, ask, said
@@ -52,8 +53,19 @@ class ReflectionRequest:
     resolved: date | None = None
 
 
-def reflect(model: BaseChatModel, request: ReflectionRequest, settings: PipelineSettings) -> str:
+def reflect(
+    model: BaseChatModel,
+    request: ReflectionRequest,
+    settings: PipelineSettings,
+    config: RunnableConfig | None = None,
+) -> str:
     """Return the lesson.
+
+    Args:
+        model: Who reflects.
+        request: What on.
+        settings: For the language.
+        config: Callback handlers to tell, or None.
 
     Raises:
         ModelOutcome: The model gave no whole, good reply.
@@ -62,7 +74,7 @@ def reflect(model: BaseChatModel, request: ReflectionRequest, settings: Pipeline
     site = Site(
         cell=request.cell, node=REFLECTOR, trial=request.trial, generation=request.generation
     )
-    return said(ask(BoundModel.of(model), reflection_messages(request, settings), site))
+    return said(ask(BoundModel.of(model), reflection_messages(request, settings), site, config))
 
 
 def reflection_messages(

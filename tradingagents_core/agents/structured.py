@@ -126,7 +126,8 @@ class FormCaller:
             question.node, 0, attempt=number, validate=self._problem, free_text=False
         )
         try:
-            reply = ask(self._typed, _messages(question.system, blocks, closing), site)
+            sent = _messages(question.system, blocks, closing)
+            reply = ask(self._typed, sent, site, context.config)
         except ModelOutcome as outcome:
             return _failed(outcome)
         text = str(reply.text)
@@ -146,7 +147,8 @@ class FormCaller:
         closing = (*question.closing, prompts.plain_closing(self._form))
         site = context.site(question.node, 0, attempt=self._attempts)
         try:
-            reply = ask(self._plain, _messages(question.system, question.blocks, closing), site)
+            sent = _messages(question.system, question.blocks, closing)
+            reply = ask(self._plain, sent, site, context.config)
         except ModelOutcome as outcome:
             if outcome.kind == "transport" or self._form is not DECISION:
                 raise

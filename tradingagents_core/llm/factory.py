@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 # Clients insist on some key; servers that check none never look at it.
 NO_KEY = "no-key"
 
@@ -36,6 +37,7 @@ class Provider:
         own_url: Its own endpoint, or None.
         has_endpoint: Whether ``base_url`` means anything to it.
         free: Whether its calls cost nothing.
+        efforts: Words that it takes for ``reasoning_effort``; none where it has no such knob.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Provider:
     own_url: str | None
     has_endpoint: bool
     free: bool
+    efforts: tuple[str, ...] = ()
 
 
 def create_model(
@@ -60,7 +63,8 @@ def create_model(
 
     Raises:
         SettingsError: For an unknown provider, a missing key (naming its variable), or an
-            endpoint that is missing, malformed or holds a credential.
+            endpoint that is missing, malformed or holds a credential, or a reasoning effort that
+            the provider does not know.
     """
     provider = PROVIDERS.get(spec.provider)
     if provider is None:
@@ -68,6 +72,7 @@ def create_model(
             f"unknown provider {spec.provider!r}: write one of {', '.join(PROVIDERS)}"
         )
     _check_endpoint(provider, spec)
+    _check_effort(provider, spec)
     if provider.key_required and not api_key and transport == "open":
         raise SettingsError(
             f"provider {provider.name!r} needs an API key: set the environment variable "
@@ -96,6 +101,20 @@ def _check_endpoint(provider: Provider, spec: ModelSpec) -> None:
             f"manifests: keep scheme, host, port and path, and put the key into "
             f"{provider.key_variable}"
         )
+
+
+def _check_effort(provider: Provider, spec: ModelSpec) -> None:
+    effort = spec.reasoning_effort
+    if effort is None or effort in provider.efforts:
+        return
+    if not provider.efforts:
+        raise SettingsError(
+            f"provider {provider.name!r} has no reasoning effort to set: leave reasoning_effort out"
+        )
+    raise SettingsError(
+        f"reasoning_effort {effort!r} is no word of provider {provider.name!r}: "
+        f"write one of {', '.join(provider.efforts)}"
+    )
 
 
 def _has_sound_port(parts: SplitResult) -> bool:
@@ -151,6 +170,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
                 own_url=OPENAI_URL,
                 has_endpoint=True,
                 free=False,
+                efforts=OPENAI_EFFORTS,
             ),
             Provider(
                 name="openai_compatible",
@@ -160,6 +180,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
                 own_url=None,
                 has_endpoint=True,
                 free=False,
+                efforts=OPENAI_EFFORTS,
             ),
         )
     }

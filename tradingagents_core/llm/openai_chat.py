@@ -125,6 +125,8 @@ def build_openai_chat(
         settings["temperature"] = spec.temperature
     if spec.max_tokens is not None:
         settings["max_tokens"] = spec.max_tokens
+    if spec.reasoning_effort is not None:
+        settings["reasoning_effort"] = spec.reasoning_effort
     if own:
         settings["store"] = False
     else:

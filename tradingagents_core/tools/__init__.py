@@ -1,6 +1,6 @@
 """The tools that analysts call: each reads the view and answers with deterministic text."""
 
-from tradingagents_core.tools.base import Tool
+from tradingagents_core.tools.base import Tool, ToolLimits
 from tradingagents_core.tools.registry import (
     TOOLS,
     ToolAnswer,
@@ -9,4 +9,4 @@ from tradingagents_core.tools.registry import (
     tool_texts,
 )
 
-__all__ = ["TOOLS", "Tool", "ToolAnswer", "openai_tool", "run_tool", "tool_texts"]
+__all__ = ["TOOLS", "Tool", "ToolAnswer", "ToolLimits", "openai_tool", "run_tool", "tool_texts"]

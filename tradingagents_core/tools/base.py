@@ -14,6 +14,23 @@ from tradingagents_core.tools.text import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolLimits:
+    """Bound what a tool shows where its caller names no bound of its own.
+
+    Attributes:
+        news_days: Calendar days of news about an instrument.
+        news_items: Items of one answer, the newest.
+        global_news_days: Calendar days of news about the world.
+        global_news_items: Items of one answer, the newest.
+    """
+
+    news_days: int = 7
+    news_items: int = 20
+    global_news_days: int = 7
+    global_news_items: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tool:
     """Describe one tool that an analyst can call.
 
@@ -21,14 +38,14 @@ class Tool:
         name: Wire name.
         description: What it answers, for the model.
         args: Pydantic model of its arguments.
-        run: Reads the view and returns the answer; raises `ToolInputError` or `DataUnavailable`
-            for what it cannot answer.
+        run: Reads the view within the limits and returns the answer; raises `ToolInputError` or
+            `DataUnavailable` for what it cannot answer.
     """
 
     name: str
     description: str
     args: type[BaseModel]
-    run: Callable[[View, Any], str]
+    run: Callable[[View, Any, ToolLimits], str]
 
 
 def look_up(view: View, symbol: str) -> Identity:

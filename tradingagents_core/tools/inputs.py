@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from tradingagents_core.errors import ToolInputError
+from tradingagents_core.symbols import normalize_symbol
 from tradingagents_core.tools.text import quoted
 
 MAX_ARGUMENTS = 20_000
@@ -45,7 +46,7 @@ def _is_nothing(value: object) -> bool:
 def _symbol(value: object) -> str:
     if not isinstance(value, str) or _is_nothing(value):
         raise ValueError("write a ticker symbol, such as AAPL")
-    return value.strip().upper()
+    return normalize_symbol(value)
 
 
 def _word(value: object) -> str:
@@ -169,7 +170,7 @@ class NewsArguments(Arguments):
 
     ticker: Symbol = Field(description=_SYMBOL_WORDS)
     start_date: Day = Field(
-        None, description="First date, YYYY-MM-DD; default: 7 days before the last one."
+        None, description="First date, YYYY-MM-DD; default: some days before the last one."
     )
     end_date: Day = Field(None, description=_END_WORDS)
 
@@ -178,8 +179,8 @@ class GlobalNewsArguments(Arguments):
     """Arguments of ``get_global_news``."""
 
     curr_date: Day = Field(None, description=_CURR_DATE_WORDS)
-    look_back_days: Count = Field(None, description="Calendar days to look back; default: 7.")
-    limit: Count = Field(None, description="At most so many items, the newest; default: 20.")
+    look_back_days: Count = Field(None, description="Calendar days to look back; may be left out.")
+    limit: Count = Field(None, description="At most so many items, the newest; may be left out.")
 
 
 class MacroArguments(Arguments):

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from tradingagents_core.errors import ToolInputError
 from tradingagents_core.indicators import MENU, YEAR, summarize
 from tradingagents_core.protocols import Bars, Identity, View
-from tradingagents_core.tools.base import Tool, cut_notes, days_back, look_up, title
+from tradingagents_core.tools.base import (
+    Tool,
+    ToolLimits,
+    cut_notes,
+    days_back,
+    look_up,
+    title,
+)
 from tradingagents_core.tools.inputs import IndicatorArguments, PriceArguments, SnapshotArguments
 from tradingagents_core.tools.text import (
     count_text,
@@ -24,7 +31,7 @@ RECENT_CLOSES = 5
 _PRICES = frozenset({"high_52w", "low_52w"})
 
 
-def get_stock_data(view: View, arguments: PriceArguments) -> str:
+def get_stock_data(view: View, arguments: PriceArguments, limits: ToolLimits) -> str:
     """Print daily prices of a window as CSV."""
     identity = look_up(view, arguments.symbol)
     start, end = arguments.start_date, arguments.end_date
@@ -45,7 +52,7 @@ def get_stock_data(view: View, arguments: PriceArguments) -> str:
     return "\n".join(lines)
 
 
-def get_indicators(view: View, arguments: IndicatorArguments) -> str:
+def get_indicators(view: View, arguments: IndicatorArguments, limits: ToolLimits) -> str:
     """Print one or more indicators, one value a session."""
     names = _indicator_names(arguments.indicator)
     identity = look_up(view, arguments.symbol)
@@ -73,7 +80,9 @@ def get_indicators(view: View, arguments: IndicatorArguments) -> str:
     return "\n".join(lines)
 
 
-def get_verified_market_snapshot(view: View, arguments: SnapshotArguments) -> str:
+def get_verified_market_snapshot(
+    view: View, arguments: SnapshotArguments, limits: ToolLimits
+) -> str:
     """Print the latest bar with every indicator and summary figure at it."""
     identity = look_up(view, arguments.symbol)
     end = arguments.curr_date

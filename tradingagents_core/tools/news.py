@@ -6,16 +6,21 @@ from datetime import date
 
 from tradingagents_core.errors import DataUnavailable, ToolInputError
 from tradingagents_core.protocols import Row, View
-from tradingagents_core.tools.base import Tool, cut_notes, days_back, look_up, title
+from tradingagents_core.tools.base import (
+    Tool,
+    ToolLimits,
+    cut_notes,
+    days_back,
+    look_up,
+    title,
+)
 from tradingagents_core.tools.inputs import GlobalNewsArguments, NewsArguments
 from tradingagents_core.tools.text import instant_text, one_line
 
-DEFAULT_DAYS = 7
-DEFAULT_ITEMS = 20
 _TABLE = "news"
 
 
-def get_news(view: View, arguments: NewsArguments) -> str:
+def get_news(view: View, arguments: NewsArguments, limits: ToolLimits) -> str:
     """Print the news about one instrument, newest first."""
     identity = look_up(view, arguments.ticker)
     start, end = arguments.start_date, arguments.end_date
@@ -23,29 +28,30 @@ def get_news(view: View, arguments: NewsArguments) -> str:
         raise ToolInputError(f"start_date {start} is after end_date {end}: swap them")
     notes = cut_notes(view, start_date=start, end_date=end)
     newest = _newest(view, end)
-    start = days_back(newest, DEFAULT_DAYS) if start is None else min(start, newest)
+    start = days_back(newest, limits.news_days) if start is None else min(start, newest)
     return _news(
         view,
         about=title(identity),
         instrument=identity.instrument,
         start=start,
         end=end,
-        limit=DEFAULT_ITEMS,
+        limit=limits.news_items,
         notes=notes,
     )
 
 
-def get_global_news(view: View, arguments: GlobalNewsArguments) -> str:
+def get_global_news(view: View, arguments: GlobalNewsArguments, limits: ToolLimits) -> str:
     """Print news that belongs to no single instrument, newest first."""
     end = arguments.curr_date
-    start = days_back(_newest(view, end), arguments.look_back_days or DEFAULT_DAYS)
+    days = arguments.look_back_days or limits.global_news_days
+    start = days_back(_newest(view, end), days)
     return _news(
         view,
         about="the world's markets",
         instrument=None,
         start=start,
         end=end,
-        limit=arguments.limit or DEFAULT_ITEMS,
+        limit=arguments.limit or limits.global_news_items,
         notes=cut_notes(view, curr_date=end),
     )
 
@@ -70,6 +76,8 @@ def _news(
         # A source that keeps recent items alone looks like silence in the past: it is said.
         raise DataUnavailable(f"no news about {about} is on record up to {view.session}")
     header = f"# News about {about}, {start} to {_newest(view, end)}, seen on {view.session}"
+    if len(rows) == limit:
+        notes = [*notes, f"# Only the newest {limit} items of the window are shown"]
     items = [_item(row) for row in reversed(rows)]
     return "\n".join([header, *notes, *(items or ["# None in this window"])])
 
@@ -85,8 +93,8 @@ def _item(row: Row) -> str:
 NEWS = Tool(
     name="get_news",
     description=(
-        "News about one symbol that was published in a window, newest first, at most "
-        f"{DEFAULT_ITEMS} items."
+        "News about one symbol that was published in a window, newest first. A long list is cut "
+        "to the newest items."
     ),
     args=NewsArguments,
     run=get_news,

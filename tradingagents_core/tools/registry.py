@@ -12,7 +12,7 @@ from typing import Any
 from tradingagents_core.errors import DataUnavailable, NoMarketData, ToolInputError
 from tradingagents_core.protocols import CURRENT_SITE, View
 from tradingagents_core.tools import company, market, news
-from tradingagents_core.tools.base import Tool
+from tradingagents_core.tools.base import Tool, ToolLimits
 from tradingagents_core.tools.inputs import parse_arguments
 from tradingagents_core.tools.text import quoted
 
@@ -20,6 +20,7 @@ NO_DATA = "NO_DATA_AVAILABLE: "
 UNAVAILABLE = "DATA_UNAVAILABLE: "
 INVALID = "INVALID_ARGUMENTS: "
 UNKNOWN = "UNKNOWN_TOOL: "
+_NO_OTHER = ToolLimits()
 
 TOOLS: Mapping[str, Tool] = MappingProxyType(
     {
@@ -56,7 +57,12 @@ class ToolAnswer:
 
 
 def run_tool(
-    view: View, name: str, args_json: str, *, offered: Sequence[str] | None = None
+    view: View,
+    name: str,
+    args_json: str,
+    *,
+    offered: Sequence[str] | None = None,
+    limits: ToolLimits = _NO_OTHER,
 ) -> ToolAnswer:
     """Answer one tool call; whatever the model wrote, the answer is text.
 
@@ -67,6 +73,7 @@ def run_tool(
         name: Tool name as the model wrote it.
         args_json: Arguments as the model wrote them.
         offered: Names of the tools that this analyst has; None means all of `TOOLS`.
+        limits: Bounds of what is shown where the arguments name none.
 
     Raises:
         LookaheadError: A later row was about to be seen; nothing here catches it.
@@ -80,7 +87,7 @@ def run_tool(
     tool = TOOLS[name]
     token = CURRENT_SITE.set(replace(CURRENT_SITE.get(), tool=name))
     try:
-        return ToolAnswer(text=_answer(view, tool, args_json), degraded=False)
+        return ToolAnswer(text=_answer(view, tool, args_json, limits), degraded=False)
     except ToolInputError as error:
         return ToolAnswer(text=f"{INVALID}{error}", degraded=False)
     except NoMarketData as error:
@@ -91,9 +98,9 @@ def run_tool(
         CURRENT_SITE.reset(token)
 
 
-def _answer(view: View, tool: Tool, args_json: str) -> str:
+def _answer(view: View, tool: Tool, args_json: str, limits: ToolLimits) -> str:
     arguments, ignored = parse_arguments(tool.args, args_json)
-    text = tool.run(view, arguments)
+    text = tool.run(view, arguments, limits)
     if ignored:
         text += "\n# Ignored, for this tool has no such arguments: "
         text += ", ".join(quoted(name) for name in ignored[:10])

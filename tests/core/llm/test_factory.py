@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,31 @@ def test_the_limit_has_the_name_that_the_endpoint_knows() -> None:
     body = foreign._get_request_payload("hi")
     assert body["max_tokens"] == 9
     assert "max_completion_tokens" not in body
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai_compatible"])
+def test_a_reasoning_effort_is_sent_in_the_provider_s_own_word(provider: str) -> None:
+    url = URL if provider == "openai_compatible" else None
+    spec = ModelSpec(provider=provider, model="m-1", base_url=url, reasoning_effort="high")
+    body = create_model(spec, api_key="k")._get_request_payload("hi")
+    assert body["reasoning_effort"] == "high"
+    unset = create_model(replace(spec, reasoning_effort=None), api_key="k")
+    assert "reasoning_effort" not in unset._get_request_payload("hi")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (ModelSpec(reasoning_effort="high"), "'rulebook' has no reasoning effort to set: leave"),
+        (
+            ModelSpec(provider="openai", model="o3", reasoning_effort="hihg"),
+            "reasoning_effort 'hihg' is no word of provider 'openai': write one of none, minimal,",
+        ),
+    ],
+)
+def test_an_effort_that_a_provider_does_not_know_is_refused(spec: ModelSpec, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        create_model(spec, api_key="k")
 
 
 def test_unset_sampling_is_not_sent() -> None:

@@ -1,0 +1,99 @@
+"""``transcript``: what a cell's models were sent and what they answered, call by call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from backtester.cli.environment import data_folder, reports_folder
+from backtester.cli.runs import DataDir, ReportsDir, RunName
+from backtester.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from backtester.records import CellRecord, LessonRecord
+    from backtester.reply_cache import ReplyCache
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's command."""
+    app.command("transcript")(transcript)
+
+
+def transcript(
+    name: RunName,
+    ticker: Annotated[str, typer.Argument(help="Instrument id.")],
+    session: Annotated[str, typer.Argument(help="Decision session, YYYY-MM-DD.")],
+    trial: Annotated[int, typer.Option(help="Repeat number.")] = 0,
+    node: Annotated[str | None, typer.Option(help="Only this node, such as Trader.")] = None,
+    data_dir: DataDir = None,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Print every prompt and reply of one decision and of its lesson, from the record."""
+    from backtester.cli.render import printable
+    from backtester.journal import read_ledger
+    from backtester.plan import cache_folder
+    from backtester.records import CellKey
+    from backtester.reply_cache import ReplyCache
+    from backtester.runs import find_run
+
+    folder = find_run(reports_folder(reports_dir), name)
+    ledger = read_ledger(folder.journal_path)
+    key = CellKey(session=_date(session), ticker=ticker, trial=trial)
+    cell = ledger.cells.get(key)
+    if cell is None:
+        raise DataError(f"run {folder.run_id} has no cell {key}: see 'backtester sql' on cells")
+    cache = ReplyCache.open(cache_folder(data_folder(data_dir)))
+    owners: list[CellRecord | LessonRecord] = [cell]
+    if key in ledger.lessons:
+        owners.append(ledger.lessons[key])
+    count = 0
+    for owner in owners:
+        for text in _calls(owner, cache, node):
+            count += 1
+            typer.echo(printable(text))
+    if count == 0:
+        raise UsageError(f"{key} made no call{f' from node {node!r}' if node else ''}")
+
+
+def _calls(owner: CellRecord | LessonRecord, cache: ReplyCache, node: str | None) -> Iterator[str]:
+    outcomes = {(o.node, o.index, o.attempt): o for o in owner.outcomes}
+    for call in owner.calls:
+        if node is not None and call.node != node:
+            continue
+        head = f"=== {call.node}, call {call.index}, attempt {call.attempt}, key {call.key[:12]}"
+        failed = outcomes.get((call.node, call.index, call.attempt))
+        if failed is not None:
+            answer = f"--- no answer ({failed.kind}: {failed.message})\n{failed.text}"
+            yield f"{head}\n{_messages(failed.request)}\n{answer}"
+            continue
+        record = cache.get(call.key)
+        if record is None:
+            yield f"{head}\n(not in the cache {cache.folder})"
+            continue
+        asked = "".join(f"\n[calls {c.name}({c.args})]" for c in record.reply.tool_calls)
+        answer = f"--- answer ({call.finish_reason})\n{record.reply.text}{asked}"
+        yield f"{head}\n{_messages(record.request)}\n{answer}"
+
+
+def _messages(request: str) -> str:
+    body: dict[str, Any] = json.loads(request)["body"]
+    return "\n".join(_message(message) for message in body.get("messages", body.get("input", [])))
+
+
+def _message(message: dict[str, Any]) -> str:
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    calls = [call["function"] for call in message.get("tool_calls") or []]
+    asked = "".join(f"\n[calls {call['name']}({call['arguments']})]" for call in calls)
+    return f"--- {message.get('role', 'item')}\n{text}{asked}"
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no date: write YYYY-MM-DD") from error

@@ -1,0 +1,363 @@
+"""``analyze`` at a terminal, in a pipe, killed and gone on with."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from backtester import cli
+from backtester.cli import ask
+from backtester.cli.live import Usage
+from backtester.journal import read_ledger
+from tests.support.openai_server import Act, OpenAIServer, Received
+from tests.support.records import make_call
+from tests.support.rulebook_server import Fault, by_the_rules, faulty
+from tests.support.workspaces import Workspace, make_workspace
+
+COMMAND = [sys.executable, "-c", "from backtester.cli import main; main()"]
+ANALYZE = ["analyze", "AAA", "2018-01-05", "--snapshot", "small", "--benchmark", "^GSPC"]
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    made = make_workspace(tmp_path / "place")
+    monkeypatch.chdir(made.path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.setenv("PYTHONPATH", ROOT)
+    return made
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
+    capsys.readouterr()
+    code = cli.run(list(words))
+    out, err = capsys.readouterr()
+    return Said(code, out, err)
+
+
+# ------------------------------------------------------------------------------------- in a pipe
+
+
+def test_a_pipe_gets_reports_and_rating_and_progress_goes_to_the_error_stream(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = command(capsys, *ANALYZE)
+
+    assert said.code == 0
+    reports = [line for line in said.out.splitlines() if line.startswith("## ")]
+    assert reports == [
+        "## Market Analyst",
+        "## Sentiment Analyst",
+        "## News Analyst",
+        "## Fundamentals Analyst",
+        "## Research Manager",
+        "## Trader",
+        "## Portfolio Manager",
+    ]
+    assert "Bull Researcher works ..." in said.err.splitlines()
+    assert "Portfolio Manager is done; 17 calls, 0 from the cache" in said.err
+    assert "\x1b" not in said.out + said.err
+    *_, reports_line, rating_line = said.out.splitlines()
+    (cell,) = read_ledger(workspace.reports / "memory" / "default" / "journal.jsonl").cells.values()
+    assert rating_line == f"rating    {cell.rating}"
+    report = Path(reports_line.removeprefix("reports").strip())
+    assert report.name == "complete_report.md"
+    assert cell.decision.splitlines()[0] in report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["analyze"], 2, ["TICKER and DATE", "analyze TICKER DATE"]),
+        (["analyze", "AAA"], 2, ["DATE missing"]),
+        (["analyze", "AAA", "5.1.2018"], 2, ["'5.1.2018'", "YYYY-MM-DD"]),
+        ([*ANALYZE, "--depth", "abyss"], 2, ["'abyss'", "shallow, medium, deep"]),
+        ([*ANALYZE, "--analysts", "market,macro"], 2, ["macro", "social"]),
+        ([*ANALYZE, "--provider", "openai"], 2, ["OPENAI_API_KEY"]),
+        ([*ANALYZE, "--memory", "../up"], 2, ["'../up' is no name of a memory"]),
+        ([*ANALYZE, "--set", "horizn=3"], 2, ["'horizn'", "'horizon'"]),
+        ([*ANALYZE, "--set", "mode=replay"], 4, ["no recording for node 'Market Analyst'"]),
+        (["analyze", "ZZZ", "2018-01-05", "--snapshot", "small"], 3, ["'ZZZ'", "AAA"]),
+        (["analyze", "AAA", "2031-01-05", "--snapshot", "small"], 3, ["outside snapshot small"]),
+        (["analyze", "AAA", "2018-01-05", "--snapshot", "big"], 3, ["big", "small"]),
+    ],
+)
+def test_bad_input_is_one_line_with_its_exit_code(
+    workspace: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    says: list[str],
+) -> None:
+    said = command(capsys, *words)
+
+    last = said.err.strip().splitlines()[-1]
+    assert said.code == code
+    assert last.startswith("error: ")
+    assert "Traceback" not in said.err
+    for word in says:
+        assert word in last
+    assert not (workspace.reports / "memory").exists()
+
+
+def test_flags_shape_the_analysis(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    said = command(capsys, *ANALYZE, "--analysts", "market", "--depth", "medium", "--memory", "off")
+
+    assert said.code == 0
+    assert said.err.count("Bull Researcher works ...") == 3
+    assert "News Analyst" not in said.err
+    assert "memory    off, 0 lessons shown" in said.out
+
+
+def test_a_settled_decision_is_told_and_its_lesson_counted(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(capsys, *ANALYZE)
+
+    said = command(capsys, *[word.replace("01-05", "01-19") for word in ANALYZE])
+
+    assert re.search(r"^settled AAA of 2018-01-05: return [+-]\d", said.err, re.MULTILINE)
+    assert "default, 1 lessons shown" in said.out
+
+
+def test_a_report_cannot_command_the_terminal(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(received: Received) -> Act:
+        act = by_the_rules(received)
+        message = act.body["choices"][0]["message"]
+        if message["content"] and "Role: Market Analyst" in str(received.body):
+            message["content"] += "\x1b[2Jgone\x07"
+        return act
+
+    with OpenAIServer(answer) as server:
+        said = command(capsys, *ANALYZE, *at(server))
+
+    assert said.code == 0
+    assert "\\x1b[2Jgone" in said.out
+    assert "\x1b" not in said.out
+
+
+def at(server: OpenAIServer) -> list[str]:
+    return [
+        *("--provider", "openai_compatible", "--base-url", server.url, "--model", "stub"),
+        *("--set", "endpoint_alias=stub", "--set", "cell_retries=0", "--set", "max_retries=0"),
+    ]
+
+
+# ---------------------------------------------------------------------------------------- killed
+
+
+@pytest.mark.slow
+def test_a_killed_analysis_goes_on_at_its_node_and_asks_nothing_twice(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached, release = threading.Event(), threading.Event()
+
+    def answer(received: Received) -> Act:
+        if "Role: Trader" in str(received.body["messages"][0]) and not reached.is_set():
+            reached.set()
+            release.wait(60)
+        return by_the_rules(received)
+
+    with OpenAIServer(answer) as server:
+        child = subprocess.Popen(
+            [*COMMAND, *ANALYZE, *at(server)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        assert reached.wait(60)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait(30) == -signal.SIGKILL
+        release.set()
+        before = len(server.requests)
+        said = command(capsys, *ANALYZE, *at(server))
+        bodies = [str(request.body) for request in server.requests]
+
+    assert said.code == 0
+    assert "going on after Research Manager" in said.err
+    works = [line for line in said.err.splitlines() if line.endswith(" works ...")]
+    assert works[0] == "Trader works ..."
+    # The trader alone was asked again: its first request had no answer when the process died.
+    assert bodies[before - 1] == bodies[before]
+    assert len(set(bodies)) == len(bodies) - 1
+    (cell,) = read_ledger(workspace.reports / "memory" / "default" / "journal.jsonl").cells.values()
+    assert len(cell.calls) == len(set(bodies))
+    assert not any((workspace.reports / "analyses").glob("*/checkpoint*"))
+
+
+@pytest.mark.parametrize("words", [["--clear-checkpoints"], ["--no-checkpoint"]])
+def test_a_stopped_analysis_begins_anew_when_asked_to(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    down = Act(status=503, body={"error": {"message": "down"}})
+    fault = Fault(role="Trader", day="2018-01-05", symbol="AAA", acts=[down])
+    with OpenAIServer(faulty(fault)) as server:
+        stopped = command(capsys, *ANALYZE, *at(server))
+        again = command(capsys, *ANALYZE, *at(server), *words)
+
+    assert stopped.code == 5
+    assert again.code == 0, again.err
+    assert "Market Analyst works ..." in again.err
+    assert ("checkpoints cleared: 1" in again.err) == (words == ["--clear-checkpoints"])
+
+
+def test_clearing_alone_needs_no_ticker(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = command(capsys, "analyze", "--clear-checkpoints")
+
+    assert (said.code, said.err) == (0, "checkpoints cleared: 0\n")
+
+
+# ---------------------------------------------------------------------------------- at a terminal
+
+
+def at_a_terminal(words: Sequence[str], *, width: int, answers: Sequence[str] = ()) -> Said:
+    """Run a command at a terminal of some width and type an answer at each prompt."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    child = subprocess.Popen(
+        [*COMMAND, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen, waiting = b"", list(answers)
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # The other side is closed: the command has ended.
+            break
+        seen += piece
+        if waiting and seen.endswith(b": "):
+            os.write(ours, waiting.pop(0).encode() + b"\n")
+    os.close(ours)
+    return Said(child.wait(60), seen.decode("utf-8"), "")
+
+
+def lines_of(screen: str) -> list[str]:
+    """Return what was drawn, line by line; a move of the cursor begins a line."""
+    return re.split(r"[\r\n]+|\x1b\[[0-9;?]*[A-HJKhl]", re.sub(r"\x1b\[[0-9;]*m", "", screen))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_board_and_the_reports_fit_the_terminal(workspace: Workspace, width: int) -> None:
+    said = at_a_terminal([*ANALYZE, "--depth", "medium"], width=width)
+
+    lines = lines_of(said.out)
+    assert said.code == 0
+    board = [line for line in lines if line.startswith(("Analysts", "Research ", "Risk"))]
+    assert any("✓\u00a0Bull\u00a03/3" in line for line in board)
+    assert any("●\u00a0Market" in line for line in board)
+    assert any(line.startswith("Trader ──") for line in lines)
+    # What follows the board is for copying, so it is not folded: the path and the figures.
+    end = next(place for place, line in enumerate(lines) if line.startswith("analysis  "))
+    assert max(cell_len(line) for line in lines[:end]) <= width
+    assert lines[-2].startswith("rating    ")
+
+
+@pytest.mark.slow
+def test_a_person_is_asked_and_the_answers_are_the_next_defaults(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    words = ["analyze", "--snapshot", "small"]
+    first = ["ZZZ", "BBB", "2031-01-01", "2018-01-05", "^GSPC", "market", "medium", "", "German"]
+    said = at_a_terminal(words, width=80, answers=first)
+
+    assert said.code == 0, said.out
+    assert "snapshot small holds AAA, BBB, ^GSPC" in said.out
+    assert "the snapshot covers 2017-01-03" in said.out
+    kept = json.loads((tmp_path / "settings" / "backtester" / "last_answers.json").read_text())
+    assert kept == {
+        "analysts": "market",
+        "benchmark": "^GSPC",
+        "date": "2018-01-05",
+        "deep_model": "rulebook-1",
+        "depth": "medium",
+        "language": "German",
+        "provider": "rulebook",
+        "quick_model": "rulebook-1",
+        "ticker": "BBB",
+    }
+    again = at_a_terminal(words, width=80, answers=[""] * 7)
+    assert again.code == 0
+    for default in ("[BBB]", "[2018-01-05]", "[market]", "[medium]", "[German]"):
+        assert default in again.out
+    assert re.search(r"used +(\d+) calls, \1 from the cache", again.out)
+
+
+def test_the_command_without_questions_is_shown_and_means_the_same() -> None:
+    answers = {"ticker": "^GSPC", "date": "2018-01-05", "depth": "deep", "language": "Old Norse"}
+
+    assert ask.command_of(answers) == (
+        "backtester analyze '^GSPC' 2018-01-05 --depth deep --language 'Old Norse'"
+    )
+
+
+def test_an_address_with_a_password_is_not_kept(workspace: Workspace, tmp_path: Path) -> None:
+    ask.remember({"ticker": "AAA", "base_url": "http://me:secret@host/v1"})
+
+    assert ask.recall() == {"ticker": "AAA"}
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", "{", '{"ticker": 7}'])
+def test_a_damaged_file_of_answers_counts_as_none(workspace: Workspace, content: str) -> None:
+    ask.answers_path().parent.mkdir(parents=True)
+    ask.answers_path().write_text(content)
+
+    assert ask.recall() == {}
+
+
+def test_answers_that_cannot_be_kept_are_no_error(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "settings").write_text("a file in the way")
+
+    ask.remember({"ticker": "AAA"})
+
+    assert "answers are not kept" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------- figures
+
+
+@pytest.mark.parametrize(
+    ("costs", "words"),
+    [
+        ([], "0 calls, 0 from the cache; tokens 0 in, 0 out; cost $0.0000"),
+        ([0.5, 0.25], "2 calls, 0 from the cache; tokens 20 in, 10 out; cost $0.7500"),
+        ([None], "1 calls, 0 from the cache; tokens 10 in, 5 out; cost unknown"),
+        ([0.5, None], "tokens 20 in, 10 out; cost $0.5000 + 1 calls unpriced"),
+    ],
+)
+def test_an_unknown_price_is_told_and_never_zero(costs: list[float | None], words: str) -> None:
+    usage = Usage.of([make_call(cost_usd=cost) for cost in costs])
+
+    assert str(usage).endswith(words)

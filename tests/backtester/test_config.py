@@ -1,0 +1,319 @@
+"""Settings from file, environment and flags: strict, in order, under every name that users know."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from backtester.config import RunConfig, config_from_manifest, load_config, setting
+from backtester.errors import UsageError
+from backtester.spellings import ALIASES, WITHOUT_PLACE, value_of_text
+from tradingagents_core.settings import ModelSpec
+
+DATES = {"start": date(2018, 1, 2), "end": date(2018, 6, 29)}
+
+
+def load(
+    *, toml: str = "", folder: Path | None = None, environ: Any = None, **flags: Any
+) -> RunConfig:
+    path = None
+    if folder is not None:
+        path = folder / "run.toml"
+        path.write_text(toml, encoding="utf-8")
+    return load_config(path, environ=environ, flags={"tickers": ("AAPL",), **DATES, **flags})
+
+
+# ---------------------------------------------------------------------------------- what is strict
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        (
+            "TRADINGAGENTS_CHECKPOINT_ENABLED",
+            "treu",
+            "'treu' is no truth value: write true or false",
+        ),
+        (
+            "TRADINGAGENTS_MAX_DEBATE_ROUNDS",
+            "1.5",
+            "'1.5' is no whole number: write digits alone, such as 3",
+        ),
+        (
+            "BACKTESTER_TEMPERATURE",
+            "hot",
+            "'hot' is no number: write one such as 0.5",
+        ),
+        (
+            "BACKTESTER_TEMPERATURE",
+            "nan",
+            "'nan' is no number: write one such as 0.5",
+        ),
+        (
+            "BACKTESTER_HORIZON",
+            "0",
+            "Input should be greater than or equal to 1",
+        ),
+        (
+            "TRADINGAGENTS_DATA_VENDORS",
+            "core_stock_apis",
+            "'core_stock_apis' has no '=': write KEY=VALUE;KEY=VALUE",
+        ),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_an_error_that_names_it(
+    variable: str, text: str, message: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        load(environ={variable: text})
+    assert str(refused.value) == f"environment variable {variable}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ('max_debate_rounds = "2"', "max_debate_rounds"),
+        ("max_debate_rounds = true", "max_debate_rounds"),
+        ("max_debate_rounds = 2.0", "max_debate_rounds"),
+        ("analysts_parallel = 1", "analysts_parallel"),
+        ('analysts_parallel = "yes"', "analysts_parallel"),
+        ('temperature = "0.5"', "temperature"),
+        ("temperature = true", "temperature"),
+        ("output_language = 5", "output_language"),
+        ('deep_think_llm = ["a"]', "deep_think_llm"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_where_it_stands(
+    toml: str, named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        load(toml=toml, folder=tmp_path)
+    assert str(refused.value).startswith(f"config file {tmp_path / 'run.toml'}: {named}: Input")
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", "yes", "on", "1"])
+@pytest.mark.parametrize("variable", ["BACKTESTER_ANALYSTS_PARALLEL"])
+def test_a_truth_value_has_a_few_spellings(variable: str, text: str) -> None:
+    assert load(environ={variable: text}).analysts_parallel is True
+
+
+def test_a_whole_number_is_a_number() -> None:
+    assert load(temperature=1).temperature == 1.0
+    assert load(environ={"BACKTESTER_TEMPERATURE": "1"}).temperature == 1.0
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        (int | None, " 7 ", 7),
+        (float, "1e-3", 0.001),
+        (bool, "off", False),
+        (tuple[str, ...], "market, news,", ("market", "news")),
+        (str | tuple[date, ...], "weekly", "weekly"),
+        (str | tuple[date, ...], "2018-01-02,2018-01-03", ("2018-01-02", "2018-01-03")),
+        (str | None, "7", "7"),
+        (Path, "data", Path("data")),
+    ],
+)
+def test_text_is_read_by_the_type_of_its_field(annotation: Any, text: str, value: object) -> None:
+    found = value_of_text(annotation, text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+# ---------------------------------------------------------------------------------- who wins
+
+
+def test_flags_win_over_variables_and_these_over_the_file(tmp_path: Path) -> None:
+    toml = "max_debate_rounds = 2\nmax_risk_discuss_rounds = 2\nhorizon = 2\nwarmup = 2\n"
+    config = load(
+        toml=toml,
+        folder=tmp_path,
+        environ={
+            "TRADINGAGENTS_MAX_DEBATE_ROUNDS": "3",
+            "TRADINGAGENTS_MAX_RISK_DISCUSS_ROUNDS": "3",
+            "BACKTESTER_MAX_RISK_DISCUSS_ROUNDS": "4",
+            "BACKTESTER_HORIZON": "4",
+        },
+        horizon=5,
+    )
+    rounds = (config.max_debate_rounds, config.max_risk_discuss_rounds)
+    assert (*rounds, config.horizon, config.warmup) == (3, 4, 5, 2)
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert load(environ={"TRADINGAGENTS_TEMPERATURE": " "}).temperature is None
+
+
+def test_other_variables_are_nobodys_business() -> None:
+    assert load(environ={"HOME": "/", "OPENAI_API_KEY": "k"}) == load()
+
+
+# ---------------------------------------------------------------------- names of TradingAgents
+
+SEEDS = [
+    ("llm_provider", "openai", "provider", "openai"),
+    ("deep_think_llm", "gpt-5.5", "deep_model", "gpt-5.5"),
+    ("quick_think_llm", "gpt-5.4-mini", "quick_model", "gpt-5.4-mini"),
+    ("backend_url", "http://127.0.0.1:1/v1", "base_url", "http://127.0.0.1:1/v1"),
+    ("output_language", "German", "output_language", "German"),
+    ("max_debate_rounds", "2", "max_debate_rounds", 2),
+    ("max_risk_discuss_rounds", "3", "max_risk_discuss_rounds", 3),
+    ("max_recur_limit", "150", "recursion_limit", 150),
+    ("news_article_limit", "15", "news_article_limit", 15),
+    ("global_news_article_limit", "12", "global_news_article_limit", 12),
+    ("global_news_lookback_days", "9", "global_news_lookback_days", 9),
+    ("temperature", "0.25", "temperature", 0.25),
+    ("checkpoint_enabled", "true", "checkpoint_enabled", True),
+    ("memory_log_max_entries", "50", "memory_log_max_entries", 50),
+    ("benchmark_ticker", "^GSPC", "benchmark", "^GSPC"),
+    ("benchmark_map", ".T=^N225;=SPY", "benchmark_map", {"": "SPY", "T": "^N225"}),
+    ("results_dir", "out", "reports_dir", Path("out")),
+    ("selected_analysts", "market,news", "analysts", ("market", "news")),
+    (
+        "data_vendors",
+        "core_stock_apis=yfinance,alpha_vantage;news_data=yfinance",
+        "data_vendors",
+        {"core_stock_apis": ("yfinance", "alpha_vantage"), "news_data": ("yfinance",)},
+    ),
+    ("tool_vendors", "get_news=alpha_vantage", "tool_vendors", {"get_news": ("alpha_vantage",)}),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "key", "value"), SEEDS, ids=[row[0] for row in SEEDS])
+def test_every_key_of_the_seeds_is_a_variable(
+    name: str, text: str, key: str, value: object
+) -> None:
+    assert getattr(load(environ={f"TRADINGAGENTS_{name.upper()}": text}), key) == value
+    given, read = setting(f"{name}={text}")
+    assert getattr(load(**{given: read}), key) == value
+
+
+def test_vendor_chains_are_written_in_a_file_as_tables(tmp_path: Path) -> None:
+    toml = (
+        '[data_vendors]\ncore_stock_apis = "yfinance, alpha_vantage"\n'
+        'news_data = ["yfinance"]\n[tool_vendors]\nget_news = "alpha_vantage"\n'
+        '[benchmark_map]\n".T" = "^N225"\n'
+    )
+    config = load(toml=toml, folder=tmp_path)
+    assert config.data_vendors["core_stock_apis"] == ("yfinance", "alpha_vantage")
+    assert config.data_vendors["news_data"] == ("yfinance",)
+    assert config.tool_vendors == {"get_news": ("alpha_vantage",)}
+    assert config.benchmark_map == {"T": "^N225"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"data_vendors": {"gossip": "yfinance"}}, "there is no 'gossip': write one of core_stock"),
+        ({"data_vendors": {"news_data": ","}}, "news_data has no vendor"),
+        ({"tool_vendors": {"get_rumours": "x"}}, "there is no 'get_rumours': write one of get_st"),
+    ],
+)
+def test_a_chain_for_nothing_or_of_nothing_is_refused(flags: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(**flags)
+
+
+@pytest.mark.parametrize("name", sorted(ALIASES))
+def test_an_alias_leads_to_a_setting_and_is_none_itself(name: str) -> None:
+    assert ALIASES[name].key in RunConfig.model_fields
+    assert name not in RunConfig.model_fields
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_PLACE))
+def test_a_key_without_a_place_is_refused_with_what_to_do(name: str) -> None:
+    assert name not in RunConfig.model_fields
+    with pytest.raises(UsageError, match="has no place here: ") as refused:
+        load(environ={f"TRADINGAGENTS_{name.upper()}": "x"})
+    assert WITHOUT_PLACE[name] in str(refused.value)
+
+
+def test_an_unknown_key_is_an_error_that_names_the_nearest() -> None:
+    for environ in ({"TRADINGAGENTS_DEEP_THINK_LMM": "m"}, {"BACKTESTER_DEEP_THINK_LMM": "m"}):
+        with pytest.raises(UsageError, match="did you mean 'deep_think_llm'"):
+            load(environ=environ)
+
+
+def test_two_names_of_one_setting_must_agree() -> None:
+    with pytest.raises(UsageError) as refused:
+        load(environ={"BACKTESTER_PROVIDER": "openai", "BACKTESTER_LLM_PROVIDER": "rulebook"})
+    assert str(refused.value) == (
+        "environment variable BACKTESTER_LLM_PROVIDER and environment variable "
+        "BACKTESTER_PROVIDER both set provider, to 'rulebook' and 'openai': keep one of them"
+    )
+    same = {"BACKTESTER_PROVIDER": "openai", "TRADINGAGENTS_LLM_PROVIDER": "rulebook"}
+    assert load(environ=same).provider == "openai"
+
+
+@pytest.mark.parametrize(
+    ("provider", "effort"), [("openai", "high"), ("openai_compatible", None), ("rulebook", None)]
+)
+def test_an_effort_counts_for_its_own_provider_alone(provider: str, effort: str | None) -> None:
+    environ = {
+        "TRADINGAGENTS_OPENAI_REASONING_EFFORT": "high",
+        "TRADINGAGENTS_GOOGLE_THINKING_LEVEL": "low",
+        "TRADINGAGENTS_ANTHROPIC_EFFORT": "medium",
+    }
+    config = load(environ=environ, provider=provider)
+    assert config.reasoning_effort == effort
+    assert config.model_spec("deep").reasoning_effort == effort
+
+
+# -------------------------------------------------------------------------------------- symbols
+
+
+def test_symbols_are_brought_to_one_spelling_before_anything_else() -> None:
+    config = load(tickers=("xauusd+", "BTC/USDT", "600519.SH", "aapl"), benchmark="us500")
+    assert config.tickers == ("GC=F", "BTC-USD", "600519.SS", "AAPL")
+    assert config.benchmark == "^GSPC"
+    assert load(benchmark="None").benchmark == "none"
+
+
+def test_two_spellings_of_one_symbol_are_one_too_many() -> None:
+    with pytest.raises(UsageError, match="a ticker is named twice"):
+        load(tickers=("BTCUSD", "BTC-USDT"))
+
+
+@pytest.mark.parametrize(
+    ("symbol", "benchmark"),
+    [("7203.T", "^N225"), ("AAPL", "SPY"), ("BTC-USD", "SPY"), ("0700.HK", None)],
+)
+def test_the_suffix_map_stands_before_the_built_in_table(
+    symbol: str, benchmark: str | None
+) -> None:
+    config = load(benchmark_map={".t": "^N225", "": "SPY"})
+    assert config.benchmark_of(symbol) == benchmark
+    assert load(benchmark="QQQ", benchmark_map={"": "SPY"}).benchmark_of(symbol) == "QQQ"
+
+
+# ------------------------------------------------------------------------------------- manifests
+
+
+def test_a_configuration_comes_back_from_its_manifest(tmp_path: Path) -> None:
+    config = load(
+        benchmark_map={"T": "^N225"}, data_vendors={"news_data": "yfinance"}, temperature=0.5
+    )
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"config": config.model_dump(mode="json")}), encoding="utf-8")
+    assert config_from_manifest(manifest, {}) == config
+    changed = config_from_manifest(manifest, {"llm_provider": "openai", "horizon": 3})
+    assert (changed.provider, changed.horizon) == ("openai", 3)
+
+
+def test_what_shapes_prompts_reaches_the_pipeline() -> None:
+    config = load(debate_language="German", news_article_limit=3, global_news_lookback_days=4)
+    settings = config.pipeline()
+    assert (settings.debate_language, settings.news_article_limit) == ("German", 3)
+    assert settings.global_news_lookback_days == 4
+    assert load().model_spec("quick") == ModelSpec()
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        load().horizon = 3  # type: ignore[misc]
