@@ -84,10 +84,38 @@ def lay_out(
     for instrument in instruments:
         _require_benchmark(config, snapshot, instrument, scored=scored)
     config = config.model_copy(update={"tickers": tuple(dict.fromkeys(instruments))})
+    cells = _gather(config, snapshot)
+    identity = {
+        **config.identity_fields(),
+        "tickers": sorted(config.tickers),
+        "grid_sessions": cells.grids,
+        "snapshot_id": snapshot.id,
+        "prompt_fingerprint": fingerprint,
+        "results_version": RESULTS_VERSION,
+    }
+    return Plan(
+        config=config,
+        snapshot=snapshot,
+        barriers=cells.barriers,
+        warmup=cells.warmup,
+        identity=identity,
+        run_id=run_id_of(config, identity),
+        rule=score_rule(config),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cells:
+    barriers: tuple[Barrier, ...]
+    warmup: frozenset[CellKey]
+    grids: dict[str, list[str]]
+
+
+def _gather(config: RunConfig, snapshot: Snapshot) -> _Cells:
     by_cutoff: dict[datetime, list[CellKey]] = {}
     warmup: set[CellKey] = set()
     grids: dict[str, list[str]] = {}
-    for instrument in config.tickers:
+    for instrument in sorted(config.tickers):
         calendar = market_of(snapshot, instrument).calendar
         sessions = grid_sessions(calendar, config.grid, config.start, config.end)
         grids[instrument] = [session.isoformat() for session in sessions]
@@ -97,26 +125,11 @@ def lay_out(
                 by_cutoff.setdefault(cutoff_of(calendar, session, config), []).append(key)
                 if position < config.warmup:
                     warmup.add(key)
-    identity = {
-        **config.identity_fields(),
-        "tickers": sorted(config.tickers),
-        "grid_sessions": dict(sorted(grids.items())),
-        "snapshot_id": snapshot.id,
-        "prompt_fingerprint": fingerprint,
-        "results_version": RESULTS_VERSION,
-    }
-    return Plan(
-        config=config,
-        snapshot=snapshot,
-        barriers=tuple(
-            Barrier(cutoff=cutoff, keys=tuple(sorted(keys, key=lambda k: (k.ticker, k.trial))))
-            for cutoff, keys in sorted(by_cutoff.items())
-        ),
-        warmup=frozenset(warmup),
-        identity=identity,
-        run_id=run_id_of(config, identity),
-        rule=score_rule(config),
+    barriers = tuple(
+        Barrier(cutoff=cutoff, keys=tuple(sorted(keys, key=lambda k: (k.ticker, k.trial))))
+        for cutoff, keys in sorted(by_cutoff.items())
     )
+    return _Cells(barriers=barriers, warmup=frozenset(warmup), grids=grids)
 
 
 def score_rule(config: RunConfig) -> ScoreRule:

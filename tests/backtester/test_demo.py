@@ -100,3 +100,10 @@ def test_the_first_lines_count_what_was_not_read(demo: Run) -> None:
         "unread",
     ]
     assert counts["n"].tolist() == [19, 44, 86, 74, 89, 0]
+
+
+def test_the_readme_shows_this_very_run(demo: Run) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+    assert readme.count(str(demo.root)) == 3
+    assert f"run {demo.run_id}: 312 cells" in readme
