@@ -12,9 +12,9 @@ from datetime import date
 from pathlib import Path
 from typing import cast
 
-from backtester.config import check_ticker
 from backtester.errors import DataError, UsageError
 from backtester.manifest import write_whole
+from backtester.spellings import check_ticker
 
 State = Mapping[str, object]
 """State field -> text; a debate may be its canonical JSON or the mapping itself."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting
 from backtester.config import RunConfig
 from backtester.crew import Crew
 from backtester.engine import SETTLED, Walk, walk_through
+from backtester.errors import DataError
 from backtester.journal import Journal, Ledger, read_ledger
 from backtester.plan import Plan, cache_folder, lay_out
 from backtester.progress import Progress, Silent, Standing
@@ -96,6 +97,8 @@ def run(
     snapshot = open_snapshot(config.snapshot, config.data_dir)
     pipeline = build_pipeline(config, api_key=api_key)
     plan = lay_out(config, snapshot, fingerprint=pipeline.fingerprint())
+    if config.mode == "refresh":
+        plan = _refreshed(plan, pipeline.fingerprint())
     folder = RunFolder(config.reports_dir / plan.run_id)
     folder.create()
     with folder.lock():
@@ -106,6 +109,22 @@ def run(
             )
         finally:
             journal.close()
+
+
+def _refreshed(plan: Plan, fingerprint: str) -> Plan:
+    """Return the plan in a new generation of replies; an unfinished refresh goes on in its own."""
+    others = {"generation"}
+    asked = {key: value for key, value in plan.identity.items() if key not in others}
+    newest, unfinished = plan.config.generation, False
+    for folder in list_runs(plan.config.reports_dir):
+        manifest = folder.read_manifest()
+        recorded = {key: value for key, value in manifest.identity.items() if key not in others}
+        generation = int(manifest.identity.get("generation", 0))
+        if recorded == asked and generation >= newest:
+            newest, unfinished = generation, generation > 0 and manifest.status != "finished"
+    generation = newest if unfinished else newest + 1
+    config = plan.config.model_copy(update={"generation": generation})
+    return lay_out(config, plan.snapshot, fingerprint=fingerprint)
 
 
 def _run_locked(
@@ -141,7 +160,7 @@ def _run_locked(
             after_commit=lambda: publisher.sometimes(manifest),
         )
     except BaseException:
-        stopped = manifest.model_copy(update={"status": "stopped"})
+        stopped = manifest.model_copy(update={"status": "stopped", "results_root": None})
         folder.write_manifest(stopped)
         publisher.now(stopped)
         raise
@@ -178,8 +197,10 @@ class Publisher:
             self.now(manifest)
 
     def unless_there(self, manifest: RunManifest) -> None:
-        """Publish a finished run that the database does not hold, as after its deletion."""
-        if manifest.run_id not in store.published_runs(self.database):
+        """Publish a finished run that the database does not hold as finished, with this root."""
+        published = store.published_states(self.database).get(manifest.run_id)
+        wanted = (manifest.status, manifest.results_root)
+        if published is None or (published.status, published.results_root) != wanted:
             self.now(manifest)
 
     def now(self, manifest: RunManifest) -> None:
@@ -295,6 +316,23 @@ def _result(
     )
 
 
+def read_whole(folder: RunFolder, manifest: RunManifest) -> Ledger:
+    """Read a run's journal; a finished run's must still give the root that it finished with.
+
+    Raises:
+        DataError: The journal is missing or damaged, or whole records of it are gone.
+    """
+    ledger = read_ledger(folder.journal_path)
+    root = results_root(ledger)
+    if manifest.status == "finished" and manifest.results_root != root:
+        raise DataError(
+            f"{folder.journal_path} gives another results root ({root[:12]}) than its manifest "
+            f"({(manifest.results_root or 'none')[:12]}): records are missing or were changed; "
+            "bring the file back, or run the same command again"
+        )
+    return ledger
+
+
 def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
     """Make the results database anew from the journals of all runs.
 
@@ -302,12 +340,16 @@ def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
         The database and the number of runs in it.
 
     Raises:
-        DataError: A journal or manifest is damaged; the old database stays as it was.
+        DataError: The folder holds no runs, or a journal or manifest is damaged; the old database
+            stays as it was.
     """
-    folders = list_runs(reports_dir)
-    documents = [
-        document_of(folder.read_manifest(), read_ledger(folder.journal_path)) for folder in folders
-    ]
+    if not list_runs(reports_dir):
+        raise DataError(f"{reports_dir} holds no runs: name their folder with --reports-dir")
+
+    def documents() -> Iterator[store.RunDocument]:
+        for folder in list_runs(reports_dir):
+            manifest = folder.read_manifest()
+            yield document_of(manifest, read_whole(folder, manifest))
+
     database = reports_dir / "results.duckdb"
-    store.rebuild(database, documents)
-    return database, len(documents)
+    return database, store.rebuild(database, documents)

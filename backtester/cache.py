@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import get_args
 
 from backtester.answers import CacheRecord, reply_hash
 from backtester.errors import DataError
@@ -38,14 +39,7 @@ __all__ = [
     "reply_hash",
 ]
 
-_KINDS: Mapping[str, OutcomeKind] = {
-    "transport": "transport",
-    "content_filter": "content_filter",
-    "refusal": "refusal",
-    "length": "length",
-    "empty": "empty",
-    "invalid": "invalid",
-}
+_KINDS: Mapping[str, OutcomeKind] = {kind: kind for kind in get_args(OutcomeKind)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +107,7 @@ class CellReplies:
         self._lock = threading.Lock()
         self._calls: list[CallRecord] = []
         self._new_outcomes: list[OutcomeRecord] = []
+        self._miss_found: ReplayMiss | None = None
 
     # ------------------------------------------------------------------ what the model asks
 
@@ -142,7 +137,7 @@ class CellReplies:
         record = self._cache.get(call.key)
         if record is None:
             if self._mode == "replay":
-                raise self._miss(call, self._cache)
+                raise self._missed(call, self._cache)
             return None
         if record.request != call.request:
             raise DataError(
@@ -217,12 +212,24 @@ class CellReplies:
         order = {node: place for place, node in enumerate(dict.fromkeys(r.node for r in rows))}
         return tuple(sorted(rows, key=lambda r: (order[r.node], r.index, r.attempt)))
 
+    @property
+    def miss(self) -> ReplayMiss | None:
+        """The first call that a replay had no recording for; its ``diff`` says what differs."""
+        with self._lock:
+            return self._miss_found
+
     # -------------------------------------------------------------------------------- parts
 
     def _served_outcome(self, call: ModelCall, row: OutcomeRecord) -> Outcome:
+        kind = _KINDS.get(row.kind)
+        if kind is None:
+            raise DataError(
+                f"the journal has an outcome of unknown kind {row.kind!r} for {self._cell_label}: "
+                "replay the run with the version that wrote it"
+            )
         self._note_outcome(call, row, Usage(), hit=True, cost=0.0, latency_s=0.0)
         return Outcome(
-            kind=_KINDS[row.kind],
+            kind=kind,
             message=row.message,
             reply=Reply(text=row.text, finish_reason=row.finish_reason),
         )
@@ -311,7 +318,13 @@ class CellReplies:
         paid_out = usage.output_tokens * price.output_per_million
         return (paid_in + paid_out) / 1_000_000
 
-    def _miss(self, call: ModelCall, cache: ReplyCache) -> ReplayMiss:
+    def _missed(self, call: ModelCall, cache: ReplyCache) -> ReplayMiss:
+        miss = self._miss_of(call, cache)
+        with self._lock:
+            self._miss_found = self._miss_found or miss
+        return miss
+
+    def _miss_of(self, call: ModelCall, cache: ReplyCache) -> ReplayMiss:
         site = call.site
         nearest = cache.nearest(site.node, call.request)
         hint = (
@@ -319,11 +332,14 @@ class CellReplies:
             if nearest is None
             else f"the nearest recorded request of this node is {nearest.record.key}"
         )
-        return ReplayMiss(
-            call.key,
+        said = (
             f"no recording for node {site.node!r} of {_cell_words(self._cell_label)}, call "
             f"{site.index}, attempt {site.attempt} (key {call.key}); {hint}; no call was made: "
-            "record the run again, or unpack its cassette",
+            "record the run again, or unpack its cassette"
+        )
+        return ReplayMiss(
+            call.key,
+            " ".join(said.split()),
             "" if nearest is None else nearest.diff,
         )
 

@@ -8,6 +8,7 @@ zone, instants are UTC; the machine's zone plays no part.
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from backtester.errors import DataError, UsageError
 from backtester.markets import CODES, calendar_code
+from backtester.spellings import shown
 
 # Fixed, so that no result depends on the day of the run.
 FIRST_DAY = date(1990, 1, 1)
@@ -33,6 +35,9 @@ KNOWN_YEARS: Mapping[str, tuple[date, date]] = MappingProxyType(
         "XSAU": (date(2021, 1, 1), date(2029, 12, 31)),
     }
 )
+
+# Longer digits would not even read as a number.
+_STEP = re.compile(r"[1-9][0-9]{0,5}")
 
 # Where Sunday opens the trading week, a week from Monday would end on the next one's first day.
 _SUNDAY_WEEKS = frozenset({"XSAU"})
@@ -296,11 +301,11 @@ def _named_grid(calendar: Calendar, grid: str, start: date, end: date) -> tuple[
         return _period_ends(calendar, start, end, monthly=False)
     if words == ["monthly"]:
         return _period_ends(calendar, start, end, monthly=True)
-    if len(words) == 2 and words[0] == "every" and words[1].isdecimal() and int(words[1]) > 0:
+    if len(words) == 2 and words[0] == "every" and _STEP.fullmatch(words[1]):
         return calendar.sessions(start, end)[:: int(words[1])]
     raise UsageError(
-        f"grid {grid!r} is not known: write daily, weekly, monthly, 'every N' (N sessions, 1 or "
-        "more) or a list of dates"
+        f"grid {shown(grid)} is not known: write daily, weekly, monthly, 'every N' (N sessions, "
+        "1 to 999999) or a list of dates"
     )
 
 

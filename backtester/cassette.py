@@ -98,7 +98,7 @@ def verify_cache(folder: Path) -> CacheReport:
     Raises:
         DataError: For a folder that is no cache, or a database that cannot be read at all.
     """
-    cache = ReplyCache.open(folder, read_only=True)
+    cache = _existing(folder)
     problems = cache.verify()
     records = len(cache)
     cache.close()
@@ -111,12 +111,18 @@ def cache_stats(folder: Path) -> tuple[NodeStats, ...]:
     Raises:
         DataError: For a folder that is no cache, or a damaged record.
     """
-    cache = ReplyCache.open(folder, read_only=True)
+    cache = _existing(folder)
     groups: dict[tuple[str, str, str], list[CacheRecord]] = {}
     for record in cache.records():
         groups.setdefault((record.node, record.provider, record.model), []).append(record)
     cache.close()
     return tuple(_stats(name, records) for name, records in sorted(groups.items()))
+
+
+def _existing(folder: Path) -> ReplyCache:
+    if not folder.is_dir():
+        raise DataError(f"no reply cache at {folder}: record a run first, or check the path")
+    return ReplyCache.open(folder, read_only=True)
 
 
 def _stats(name: tuple[str, str, str], records: list[CacheRecord]) -> NodeStats:

@@ -35,7 +35,7 @@ from backtester.reply_cache import ReplyCache
 from backtester.snapshot import Snapshot, open_snapshot
 from backtester.state_log import state_log_folder, write_state_log
 from backtester.view import AsOfView, ViewCache
-from tradingagents_core.errors import ModelOutcome, NoMarketData, PipelineError
+from tradingagents_core.errors import ModelOutcome, NoMarketData, PipelineError, ReplayMiss
 from tradingagents_core.graph import Models, Pipeline, ReflectionRequest
 from tradingagents_core.llm.factory import create_model
 from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Decision, Lesson, Site
@@ -151,7 +151,7 @@ class Workbench:
             spec,
             snapshot=snapshot,
             pipeline=build_pipeline(spec.config, api_key=api_key),
-            cache=ReplyCache.open(spec.cache_dir),
+            cache=ReplyCache.open(spec.cache_dir, read_only=spec.config.mode == "replay"),
         )
 
     def with_snapshot(self, snapshot: Snapshot) -> Workbench:
@@ -262,6 +262,7 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
         outcomes=tuple(_in_order(replies.new_outcomes, bench.config)),
         reads=tuple(_in_order(reads, bench.config)),
         wall_s=time.perf_counter() - started,
+        error_detail=error.diff if isinstance(error, ReplayMiss) else "",
     )
 
 

@@ -11,15 +11,14 @@ Every field is declared with `identity` (it can change an answer, so it is part 
 
 from __future__ import annotations
 
-import difflib
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AllowInfNan,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -32,29 +31,36 @@ from pydantic import (
     model_validator,
 )
 
-from backtester.errors import UsageError
+from backtester import spellings
+from backtester.errors import DataError, UsageError
 from backtester.spellings import (
     ALIASES,
+    MOST_WORKERS,
     VENDOR_CATEGORIES,
     WITHOUT_PLACE,
     Given,
     chains,
     known_chains,
     merge,
+    shown,
     value_of_text,
 )
 from tradingagents_core.errors import SettingsError
 from tradingagents_core.settings import ALL_ANALYSTS, ModelSpec, PipelineSettings
-from tradingagents_core.symbols import normalize_symbol
 
 DecisionTime = Literal["close", "open"]
 EntryRule = Literal["next_open", "next_close", "close", "open"]
 MemoryScope = Literal["portfolio", "ticker", "off"]
 
-Number = Annotated[float, Strict()]
+Number = Annotated[float, Strict(), AllowInfNan(False)]
+Day = Annotated[date, BeforeValidator(spellings.day)]
+Grid = Annotated[str | tuple[date, ...], BeforeValidator(spellings.grid)]
+Folder = Annotated[Path, BeforeValidator(spellings.folder)]
 Chains = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(chains)]
 
-NO_BENCHMARK = "none"
+# Limits keep each number within what files and hashes can hold.
+MOST = 1_000_000_000
+
 ENV_PREFIX = "BACKTESTER_"
 # The later one wins.
 ENV_PREFIXES = ("TRADINGAGENTS_", ENV_PREFIX)
@@ -81,13 +87,13 @@ class RunConfig(BaseModel):
 
     # -- what is decided, and when
     tickers: tuple[str, ...] = identity(description="Instruments, each with its exchange suffix.")
-    start: date = identity(description="First date of the grid.")
-    end: date = identity(description="Last date of the grid.")
-    grid: str | tuple[date, ...] = identity(
+    start: Day = identity(description="First date of the grid.")
+    end: Day = identity(description="Last date of the grid.")
+    grid: Grid = identity(
         "weekly", description="daily, weekly, monthly, 'every N', or a list of dates."
     )
     warmup: StrictInt = identity(
-        0, ge=0, description="First sessions that decide but are not scored."
+        0, ge=0, le=100_000, description="First sessions that decide but are not scored."
     )
     decision_time: DecisionTime = identity("close", description="Cutoff: close or open.")
     trials: StrictInt = identity(1, ge=1, le=1000, description="Repeats of each cell, each a lane.")
@@ -147,7 +153,7 @@ class RunConfig(BaseModel):
     base_url: str | None = identity(None, description="Endpoint; default the provider's own.")
     endpoint_alias: str | None = identity(None, description="Endpoint's name in cache keys.")
     temperature: Number | None = identity(None, ge=0, le=2, description="Sampling temperature.")
-    max_tokens: StrictInt | None = identity(None, ge=1, description="Limit of one reply.")
+    max_tokens: StrictInt | None = identity(None, ge=1, le=MOST, description="Limit of one reply.")
     reasoning_effort: str | None = identity(
         None, description="How long a reasoning model may think, in its provider's word."
     )
@@ -157,15 +163,19 @@ class RunConfig(BaseModel):
     accept_truncated: StrictBool = identity(
         False, description="Take free text that was cut by length as an answer."
     )
-    generation: StrictInt = identity(0, ge=0, description="Raised by refresh; part of every key.")
+    generation: StrictInt = identity(
+        0, ge=0, le=MOST, description="Raised by refresh; part of every key."
+    )
 
     # -- operational: cannot change an answer
-    snapshot: str = operational("us-2013-2018", description="Snapshot name or folder.")
+    snapshot: Annotated[str, BeforeValidator(spellings.folder)] = operational(
+        "us-2013-2018", description="Snapshot name or folder."
+    )
     name: str | None = operational(None, description="Readable front of the run id.")
     mode: Literal["record", "replay", "refresh", "off"] = operational(
         "record", description="What a cache miss does."
     )
-    workers: StrictInt = operational(1, ge=1, le=256, description="Cells decided at once.")
+    workers: StrictInt = operational(1, ge=1, le=MOST_WORKERS, description="Cells decided at once.")
     backend: Literal["threading", "loky"] = operational(
         "threading", description="joblib backend of the workers."
     )
@@ -173,8 +183,12 @@ class RunConfig(BaseModel):
     on_failure: Literal["continue", "stop"] = operational(
         "continue", description="What a cell that stays failed does to the run."
     )
-    api_key_env: str | None = operational(None, description="Variable that holds the key.")
-    timeout_s: Number = operational(120.0, gt=0, description="Transport timeout of a call.")
+    api_key_env: Annotated[str | None, BeforeValidator(spellings.variable)] = operational(
+        None, description="Variable that holds the key."
+    )
+    timeout_s: Number = operational(
+        120.0, gt=0, le=86_400, description="Transport timeout of a call."
+    )
     max_retries: StrictInt = operational(2, ge=0, le=20, description="Transport retries of a call.")
     data_vendors: Chains = operational(
         {}, description="Kind of data -> vendors in order, for freezing."
@@ -186,20 +200,20 @@ class RunConfig(BaseModel):
         False, description="Let analyze go on with a decision that was stopped."
     )
     memory_log_max_entries: StrictInt | None = operational(
-        None, ge=1, description="Entries that the exported decision log keeps."
+        None, ge=1, le=MOST, description="Entries that the exported decision log keeps."
     )
     save_states: bool = operational(
         False, description="Write each cell's full state as JSON under the run's states/."
     )
-    data_dir: Path = operational(Path("data"), description="Snapshots and cache.")
-    reports_dir: Path = operational(Path("reports"), description="Runs and results database.")
+    data_dir: Folder = operational(Path("data"), description="Snapshots and cache.")
+    reports_dir: Folder = operational(Path("reports"), description="Runs and results database.")
 
     @field_validator("tickers")
     @classmethod
     def _tickers_are_symbols(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
             raise ValueError("name at least one ticker")
-        symbols = tuple(map(_symbol, value))
+        symbols = tuple(map(spellings.symbol, value))
         if len(set(symbols)) != len(symbols):
             raise ValueError("a ticker is named twice")
         return symbols
@@ -207,13 +221,12 @@ class RunConfig(BaseModel):
     @field_validator("benchmark")
     @classmethod
     def _benchmark_is_a_symbol(cls, value: str | None) -> str | None:
-        return None if value is None else _benchmark(value)
+        return None if value is None else spellings.benchmark(value)
 
     @field_validator("benchmark_map")
     @classmethod
     def _suffixes_are_bare(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        bare = {suffix.strip().lstrip(".").upper(): _benchmark(to) for suffix, to in value.items()}
-        return dict(sorted(bare.items()))
+        return spellings.suffixes(value)
 
     @field_validator("data_vendors")
     @classmethod
@@ -322,30 +335,6 @@ def is_identity(name: str) -> bool:
     return bool(extra["identity"])
 
 
-def check_ticker(ticker: str) -> None:
-    """Refuse a ticker that cannot be one, before it reaches a path, a query or a prompt.
-
-    Raises:
-        ValueError: With what a ticker looks like.
-    """
-    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-^=")
-    if not ticker or len(ticker) > 20 or not set(ticker) <= allowed or ".." in ticker:
-        raise ValueError(
-            f"{ticker!r} is no ticker: write letters, digits and . - ^ = (at most 20), "
-            "such as AAPL, 7203.T or ^GSPC"
-        )
-
-
-def _symbol(text: str) -> str:
-    symbol = normalize_symbol(text)
-    check_ticker(symbol)
-    return symbol
-
-
-def _benchmark(text: str) -> str:
-    return NO_BENCHMARK if text.strip().lower() == NO_BENCHMARK else _symbol(text)
-
-
 def load_config(
     path: Path | None = None,
     *,
@@ -384,7 +373,7 @@ def _merged(layers: Iterable[Iterable[Given]]) -> dict[str, Given]:
 
 
 def _from_toml(path: Path | None) -> Iterator[Given]:
-    for name, value in (_read_toml(path) if path is not None else {}).items():
+    for name, value in (spellings.read_toml(path) if path is not None else {}).items():
         where = f"config file {path}: {name}"
         _require_known(name, f"config file {path}")
         yield Given(name=name, where=where, value=value)
@@ -414,39 +403,30 @@ def _read(name: str, text: str, where: str) -> Any:
         raise UsageError(f"{where}: {error}") from error
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            values = tomllib.load(file)
-    except FileNotFoundError as error:
-        raise UsageError(f"config file {path} does not exist: check the path") from error
-    except OSError as error:
-        raise UsageError(f"config file {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"config file {path} is not valid TOML: {error}") from error
-    return values
-
-
 def _require_known(key: str, where: str) -> None:
     if key in RunConfig.model_fields or key in ALIASES:
         return
     if key in WITHOUT_PLACE:
         raise UsageError(f"{key!r} in {where} has no place here: {WITHOUT_PLACE[key]}")
-    near = difflib.get_close_matches(key, (*RunConfig.model_fields, *ALIASES), n=1, cutoff=0.0)
-    raise UsageError(f"unknown key {key!r} in {where}: did you mean {near[0]!r}?")
+    near = spellings.nearest(key, (*RunConfig.model_fields, *ALIASES))
+    raise UsageError(f"unknown key {shown(key)} in {where}: {near}")
 
 
 def _first_problem(error: ValidationError, given: Mapping[str, Given]) -> str:
-    problem = error.errors()[0]
-    message = problem["msg"].removeprefix("Value error, ")
-    if not problem["loc"]:
-        return message
-    key, *inner = (str(part) for part in problem["loc"])
+    problems = error.errors(include_url=False)
+    lacking = [str(found["loc"][0]) for found in problems if found["type"] == "missing"]
+    problem = problems[0]
+    if problem["type"] == "missing":
+        return spellings.missing(lacking)
+    key, *inner = (str(part) for part in problem["loc"] or ("",))
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, RunConfig.model_fields, n=1, cutoff=0.0)
-        return f"unknown config key {key!r}: did you mean {near[0]!r}?"
+        near = spellings.nearest(key, RunConfig.model_fields)
+        return f"unknown config key {shown(key)}: {near}"
+    said = spellings.plain(
+        problem["type"], problem["msg"], problem["input"], problem.get("ctx", {})
+    )
     where = given[key].where if key in given else key
-    return f"{'.'.join((where, *inner))}: {message}"
+    return f"{'.'.join((where, *inner))}: {said}" if where else said
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -461,7 +441,7 @@ def setting(text: str) -> tuple[str, Any]:
     """
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--set {text!r} has no '=': write --set KEY=VALUE")
+        raise UsageError(f"--set {shown(text)} has no '=': write --set KEY=VALUE")
     _require_known(name, "--set")
     return name, _read(name, value, f"--set {name}")
 
@@ -477,10 +457,38 @@ def config_from_manifest(path: Path, flags: Mapping[str, Any]) -> RunConfig:
         UsageError: The file is missing, no manifest, or a flag does not fit.
     """
     try:
-        recorded = json.loads(path.read_bytes())["config"]
+        recorded = dict[str, Any](json.loads(path.read_bytes())["config"].items())
     except FileNotFoundError as error:
         raise UsageError(f"manifest {path} does not exist: check the path") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"manifest {path} cannot be read ({error.strerror}): name a run's manifest.json"
+        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} is no manifest of a run: name a run's manifest.json") from error
-    known = (Given(name=name, where=name, value=value) for name, value in recorded.items())
+    known = (
+        Given(name=name, where=f"manifest {path}: {name}", value=value)
+        for name, value in recorded.items()
+    )
     return _built(_merged([known, _from_flags(flags)]))
+
+
+def recorded_config(recorded: Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
+    """Build the configuration of a recorded run again, with some fields replaced.
+
+    Args:
+        recorded: The configuration as the run's manifest holds it.
+        overrides: Fields to replace; each value wins over the recorded one.
+
+    Raises:
+        DataError: What was recorded does not fit.
+        UsageError: A replacement does not fit.
+    """
+    try:
+        RunConfig(**recorded)
+    except ValidationError as error:
+        raise DataError(
+            f"the configuration in the run's manifest does not fit ({_first_problem(error, {})}): "
+            "bring the manifest back, or run the same command again"
+        ) from error
+    return _built(_merged([_from_flags(recorded), _from_flags(overrides)]))

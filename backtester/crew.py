@@ -6,7 +6,6 @@ Results come back in the order of the tasks, so the number of workers can change
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from joblib import Parallel, delayed
 
@@ -57,12 +56,19 @@ class Crew:
         return list(self._pool(delayed(_reflect_remotely)(self.spec, task) for task in tasks))
 
 
-@lru_cache(maxsize=1)
+# What this worker built last, by the words of its spec; settings hold tables and have no hash.
+_KEPT: dict[str, Workbench] = {}
+
+
 def _bench_of(spec: BenchSpec) -> Workbench:
     # Runs in a loky worker, which does not inherit the audit hook of its parent.
     if spec.config.mode == "replay":
         block_network()
-    return Workbench.build(spec)
+    words = repr(spec)
+    if words not in _KEPT:
+        _KEPT.clear()
+        _KEPT[words] = Workbench.build(spec)
+    return _KEPT[words]
 
 
 def _decide_remotely(spec: BenchSpec, task: CellTask) -> CellRecord:

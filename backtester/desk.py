@@ -224,7 +224,7 @@ class Desk:
             spec,
             snapshot=self.snapshot,
             pipeline=pipeline,
-            cache=ReplyCache.open(spec.cache_dir),
+            cache=ReplyCache.open(spec.cache_dir, read_only=config.mode == "replay"),
             watcher=watcher,
             callbacks=self._callbacks,
             names={key.ticker: cell.symbol for key, cell in self.recall().cells.items()},

@@ -8,7 +8,7 @@ if it was decided under the very lessons that it would be shown again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -219,10 +219,12 @@ def walk_through(
         lessons = walk.settle(barrier.cutoff)
         tasks = walk.freeze(barrier)
         cells = walk.decide(tasks)
+        known = set(walk.journal.ledger.cells)
         new = walk.commit(cells)
         progress.settled(lessons)
         progress.committed(barrier, new, len(cells) - len(new))
-        _stop_if_hopeless(new)
+        if walk.plan.config.mode != "replay":
+            _stop_if_hopeless(new, known)
         _stop_if_told(walk.plan.config, cells)
         after_commit()
     progress.settled(walk.close())
@@ -239,9 +241,21 @@ def _stop_if_told(config: RunConfig, cells: Sequence[CellRecord]) -> None:
         )
 
 
-def _stop_if_hopeless(new: Sequence[CellRecord]) -> None:
-    if new and all(cell.error_class == "transport" for cell in new):
+def _stop_if_hopeless(new: Sequence[CellRecord], known: Collection[CellKey]) -> None:
+    """Stop where the provider is not there or takes no request: no cell of a barrier was heard.
+
+    A cell that was tried by an earlier command is no sign of that: it may fail for good.
+    """
+    if new and all(_unheard(cell) and cell.key not in known for cell in new):
         raise ProviderError(
-            f"every cell of {new[0].key.session} failed to reach the model: {new[0].error}; "
+            f"no cell of {new[0].key.session} got an answer from the model: {new[0].error}; "
             "the run is stopped and goes on with the same command"
         )
+
+
+def _unheard(cell: CellRecord) -> bool:
+    answered = [call for call in cell.calls if not call.finish_reason.startswith("outcome:")]
+    if cell.error_class == "transport":
+        # What the cache answered is no sign of life.
+        return all(call.hit for call in answered)
+    return cell.error_class == "rejected" and not answered

@@ -53,16 +53,26 @@ class Ledger:
     lessons: dict[CellKey, LessonRecord] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
-        """Take one more record; a later one of the same cell replaces the earlier."""
+        """Take one more record; a later one of the same cell replaces the earlier.
+
+        Where the decision is another one, what the old one earned and taught goes with it.
+        """
         if isinstance(record, CellRecord):
             before = self.cells.get(record.key)
             if before is not None:
                 self.superseded.append(before)
+                if _decided(before) != _decided(record):
+                    self.returns.pop(record.key, None)
+                    self.lessons.pop(record.key, None)
             self.cells[record.key] = record
         elif isinstance(record, ReturnRecord):
             self.returns[record.key] = record
         else:
             self.lessons[record.key] = record
+
+
+def _decided(cell: CellRecord) -> tuple[object, ...]:
+    return cell.status, cell.symbol, cell.rating, cell.decision
 
 
 class Log(Protocol):

@@ -206,15 +206,16 @@ def _remember(day: Walk, recording: Recording, previous: datetime | None, barrie
         if known is not None and previous is not None and known <= previous:
             day.book.add(_entry(cell, lesson, returned.horizon, returned.benchmark))
             continue
-        if known is None or known > barrier.cutoff:
+        if cell.cutoff < barrier.cutoff:
+            day.expect(cell)
+        settled_now = key in day.waiting and day.waiting[key][0] <= barrier.cutoff
+        if (known is None or known > barrier.cutoff) and not settled_now:
             later = replace(lesson, lesson_status="written", lesson=CANARY, resolved_at=known)
             canary = _entry(
                 replace(cell, decision=CANARY), later, returned.horizon, returned.benchmark
             )
             if known is not None:
                 day.book.add(canary)
-        if cell.cutoff < barrier.cutoff:
-            day.expect(cell)
 
 
 def _entry(

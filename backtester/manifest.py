@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from backtester.errors import DataError
 from backtester.schema import SCHEMA_VERSION, TABLES, conform
+from backtester.spellings import plain
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
@@ -163,7 +164,8 @@ def load_manifest(folder: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise DataError(f"{path} is damaged at {where}: {first['msg']}; restore it") from error
+        said = plain(first["type"], first["msg"], first["input"], first.get("ctx", {}))
+        raise DataError(f"{path} is damaged at {where}: {said}; restore it") from error
     for what, found, wanted in (
         ("format", manifest.format, MANIFEST_FORMAT),
         ("schema_version", manifest.schema_version, SCHEMA_VERSION),

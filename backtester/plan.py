@@ -159,10 +159,15 @@ def resolve_ticker(snapshot: Snapshot, ticker: str, config: RunConfig) -> str:
     known = snapshot.instruments()
     if ticker in known:
         return ticker
-    for on in (config.end, config.start):
-        found = snapshot.resolve(ticker, on)
-        if found is not None:
-            return found
+    meant = {on: snapshot.resolve(ticker, on) for on in (config.start, config.end)}
+    found = sorted({instrument for instrument in meant.values() if instrument is not None})
+    if len(found) > 1:
+        raise DataError(
+            f"ticker {ticker!r} was {meant[config.start]} on {config.start} and "
+            f"{meant[config.end]} on {config.end}: write the instrument that you mean"
+        )
+    if found:
+        return found[0]
     raise DataError(
         f"ticker {ticker!r} is not in snapshot {snapshot.name}: it holds {', '.join(known)}"
     )

@@ -141,6 +141,8 @@ class CellRecord:
         outcomes: Attempts without an answer.
         reads: In order.
         wall_s: Wall seconds (not part of the root).
+        error_detail: Further lines on a failure, such as the difference of a missing prompt to
+            the nearest recorded one (not part of the root).
     """
 
     key: CellKey
@@ -163,6 +165,7 @@ class CellRecord:
     outcomes: tuple[OutcomeRecord, ...]
     reads: tuple[ReadRecord, ...]
     wall_s: float
+    error_detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from backtester.backtest import Publisher
+from backtester.backtest import Publisher, read_whole
 from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline
-from backtester.config import RunConfig
+from backtester.config import RunConfig, recorded_config
 from backtester.crew import Crew
 from backtester.engine import Walk, walk_through
-from backtester.errors import DataError
-from backtester.journal import Journal, Ledger, read_ledger
+from backtester.errors import DataError, UsageError
+from backtester.journal import Journal, Ledger
 from backtester.network import network_blocked
 from backtester.plan import Plan, cache_folder, lay_out
 from backtester.progress import Progress, Silent, Standing
@@ -41,6 +41,7 @@ class ReplayResult:
         cells: Cells replayed.
         hits: Replies served from the record.
         misses: One line for each cell or lesson that met a call without a recording.
+        diff: Difference of the first missing prompt to the nearest recorded one, or empty.
         differs: Parts of the root that differ, for example ``call`` or ``return``.
         folder: Where the replay's files are kept, or None.
     """
@@ -52,6 +53,7 @@ class ReplayResult:
     cells: int
     hits: int
     misses: tuple[str, ...]
+    diff: str
     differs: tuple[str, ...]
     folder: Path | None
 
@@ -95,7 +97,8 @@ def load_recording(
             f"run {manifest.run_id} is {manifest.status}, not finished: run it to its end first"
         )
     changes = {"mode": "replay", "data_dir": data_dir, **(overrides or {})}
-    config = RunConfig(**{**manifest.config, **changes})
+    config = recorded_config(manifest.config, changes)
+    ledger = read_whole(folder, manifest)
     snapshot = open_snapshot(config.snapshot, data_dir)
     if snapshot.id != manifest.snapshot_id:
         raise DataError(
@@ -111,7 +114,7 @@ def load_recording(
         )
     return Recording(
         manifest=manifest,
-        ledger=read_ledger(folder.journal_path),
+        ledger=ledger,
         config=config,
         snapshot=snapshot,
         plan=lay_out(config, snapshot, fingerprint=fingerprint),
@@ -149,8 +152,12 @@ def replay(
         place = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="replay-")))
         stack.enter_context(network_blocked())
         target = RunFolder(place / recording.manifest.run_id)
+        if target.path.exists():
+            raise UsageError(
+                f"{target.path} is there already, and a replay overwrites nothing: "
+                "name another folder with --keep"
+            )
         target.create()
-        target.journal_path.unlink(missing_ok=True)
         journal = Journal.open(target.journal_path)
         stack.callback(journal.close)
         _walk(recording, journal, progress=progress or Silent(), parts=parts or Parts())
@@ -191,6 +198,7 @@ def _compare(recording: Recording, ledger: Ledger, *, root: str, keep: Path | No
         cells=len(ledger.cells),
         hits=sum(call.hit for call in calls),
         misses=tuple(_misses(recording.ledger, ledger)),
+        diff=next((c.error_detail for _, c in sorted(ledger.cells.items()) if c.error_detail), ""),
         differs=tuple(
             part for part in sorted({*ours, *theirs}) if ours.get(part) != theirs.get(part)
         ),

@@ -8,7 +8,6 @@ and never loaded. Nothing is ever evicted. It belongs on a local disk.
 from __future__ import annotations
 
 import os.path
-import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,17 +16,26 @@ from pathlib import Path
 from typing import Any, Self
 
 import diskcache
-from diskcache.core import MODE_RAW
 from filelock import FileLock
 
 from backtester.answers import CacheRecord, record_of, record_text, request_problem
 from backtester.errors import DataError, UsageError
 from backtester.nearest import difference, likeness, request_lines
+from backtester.reply_database import (
+    BUSY_TIMEOUT_S,
+    EmptyStore,
+    ReadableStore,
+    ReadOnlyStore,
+    TextDisk,
+    require_whole,
+    sound,
+    unwritable,
+)
 from tradingagents_core.llm.keys import canonical_json
 
 CACHE_FORMAT = 1
 MARKER = "format.json"
-BUSY_TIMEOUT_S = 60.0
+ANSWERS = "answers"
 FLIGHT_POLL_S = 0.02
 # Recorded requests of about the same length that a missing one is compared with.
 CANDIDATES = 200
@@ -41,6 +49,7 @@ _SETTINGS: Mapping[str, Any] = {
     "statistics": 0,
     "tag_index": 0,
 }
+_WANTED_MARKER = canonical_json({"kind": "reply cache", "version": CACHE_FORMAT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,56 +80,18 @@ class Nearest:
     diff: str
 
 
-class TextDisk(diskcache.Disk):  # type: ignore[misc]  # the library has no types
-    """Keep keys and values as plain text in the database; refuse anything else, both ways."""
-
-    def put(self, key: object) -> tuple[str, bool]:
-        """Return the database form of a key.
-
-        Raises:
-            TypeError: For a key that is no text.
-        """
-        return _text(key), True
-
-    def get(self, key: object, raw: bool) -> str:
-        """Return a key from its database form.
-
-        Raises:
-            DataError: For a pickled key.
-        """
-        if not raw or not isinstance(key, str):
-            raise DataError(f"{self._directory} holds a key that is no text: not written by us")
-        return key
-
-    def store(self, value: object, read: bool, key: object = None) -> tuple[int, int, None, str]:
-        """Return the database form of a value.
-
-        Raises:
-            TypeError: For a value that is no text, or one from a file.
-        """
-        return 0, MODE_RAW, None, _text(None if read else value)
-
-    def fetch(self, mode: int, filename: str | None, value: object, read: bool) -> str:
-        """Return a value from its database form.
-
-        Raises:
-            DataError: For a pickle, bytes, or a value in a file of its own.
-        """
-        if mode != MODE_RAW or filename is not None or read or not isinstance(value, str):
-            raise DataError(f"{self._directory} holds a value that is no text: not written by us")
-        return value
-
-
 class ReplyCache:
     """Store answers by key, shared by all runs, threads and processes of one machine.
 
     Pickles as its folder, so that a worker process opens its own connection.
     """
 
-    def __init__(self, folder: Path, store: diskcache.Cache, *, read_only: bool) -> None:
+    def __init__(
+        self, folder: Path, store: ReadableStore, *, writable: diskcache.Cache | None
+    ) -> None:
         self._folder = folder
         self._store = store
-        self._read_only = read_only
+        self._writable = writable
         self._sizes_of_node: Mapping[str, Sequence[_Size]] | None = None
 
     @classmethod
@@ -128,8 +99,9 @@ class ReplyCache:
         """Open a cache, and make an empty one where there is none.
 
         Args:
-            folder: Its folder: a format marker, the database and the locks.
-            read_only: Refuse writes, and a folder that is no cache.
+            folder: Its folder: the database, a format marker and the locks.
+            read_only: Refuse writes and make nothing, so that a mount without writes will do.
+                A folder that is not there is an empty cache.
 
         Raises:
             DataError: For a folder that holds something else, a cache of another format, or a
@@ -140,33 +112,23 @@ class ReplyCache:
         if os.path.expandvars(folder) != str(folder):
             # diskcache would put the answers somewhere else.
             raise UsageError(f"the cache folder {folder} names a variable: choose another data_dir")
-        if read_only and not (folder / MARKER).is_file():
-            raise DataError(f"no reply cache at {folder}: record a run first, or check the path")
+        if read_only:
+            return cls(folder, _readable(folder), writable=None)
         try:
             (folder / "flights").mkdir(parents=True, exist_ok=True)
             # Opening writes tables and settings; two processes at once would lock each other out.
             with FileLock(folder / "flights" / "open.lock", poll_interval=FLIGHT_POLL_S):
-                _check_marker(folder)
-                with _sound(folder):
-                    store = diskcache.Cache(
-                        str(folder / "answers"),
-                        timeout=BUSY_TIMEOUT_S,
-                        disk=TextDisk,
-                        **_SETTINGS,
-                    )
+                store = _written(folder)
         except OSError as error:
-            raise UsageError(
-                f"the cache folder {folder} cannot be written ({error.strerror or error}): "
-                "choose another data_dir"
-            ) from error
-        return cls(folder, store, read_only=read_only)
+            raise unwritable(folder, error) from error
+        return cls(folder, store, writable=store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._folder, self._read_only)
+        return _reopen, (self._folder, self._writable is None)
 
     def __len__(self) -> int:
         """Return the number of answers."""
-        with _sound(self._folder):
+        with sound(self._folder):
             return len(self._store)
 
     @property
@@ -184,10 +146,8 @@ class ReplyCache:
         Raises:
             DataError: For a damaged record, naming the key.
         """
-        try:
+        with sound(self._folder):
             text = self._store.get(key)
-        except (diskcache.Timeout, sqlite3.DatabaseError) as error:
-            raise _unusable(self._folder, error) from error
         if text is None:
             return None
         try:
@@ -200,15 +160,15 @@ class ReplyCache:
 
         Raises:
             DataError: For a record whose request does not lead to its key, or a damaged database.
-            UsageError: For a cache opened read-only.
+            UsageError: For a cache opened read-only, or a full disk.
         """
-        if self._read_only:
+        if self._writable is None:
             raise UsageError(f"the cache {self._folder} was opened read-only: nothing was recorded")
         problem = request_problem(record)
         if problem is not None:
             raise DataError(f"the answer {record.key} was not recorded: {problem}")
-        with _sound(self._folder):
-            if self._store.add(record.key, record_text(record)):
+        with sound(self._folder):
+            if self._writable.add(record.key, record_text(record)):
                 return record
         stored = self.get(record.key)
         if stored is None:
@@ -221,21 +181,21 @@ class ReplyCache:
         Returns:
             Whether there was one.
         """
-        if self._read_only:
+        if self._writable is None:
             raise UsageError(f"the cache {self._folder} was opened read-only: nothing was deleted")
-        with _sound(self._folder):
-            return bool(self._store.delete(key))
+        with sound(self._folder):
+            return bool(self._writable.delete(key))
 
     def flight(self, key: str) -> AbstractContextManager[None]:
         """Hold the one flight of a key on this machine; the kernel frees it if its holder dies.
 
         Lock files are shared by a few keys each, so that their number stays bounded.
         """
-        return nullcontext() if self._read_only else _held(self._folder, key)
+        return nullcontext() if self._writable is None else _held(self._folder, key)
 
     def keys(self) -> tuple[str, ...]:
         """Return all keys, sorted."""
-        with _sound(self._folder):
+        with sound(self._folder):
             return tuple(sorted(self._store))
 
     def records(self) -> Iterator[CacheRecord]:
@@ -251,7 +211,7 @@ class ReplyCache:
 
     def verify(self) -> tuple[CacheProblem, ...]:
         """Check the database and every record: key against request, reply against its hash."""
-        with _sound(self._folder), warnings.catch_warnings():
+        with sound(self._folder), warnings.catch_warnings():
             warnings.simplefilter("always")
             found = self._store.check()
         problems = [CacheProblem(key="", problem=str(warning.message)) for warning in found]
@@ -269,7 +229,7 @@ class ReplyCache:
     def nearest(self, node: str, request: str) -> Nearest | None:
         """Return the recorded request of a node that is most like another, with the difference.
 
-        It is for an error message, and never an answer.
+        It is for an error message, and never an answer; a damaged record is passed over.
         """
         asked = request_lines(request)
         asked_set = frozenset(asked)
@@ -277,7 +237,7 @@ class ReplyCache:
         candidates = sorted(sizes, key=lambda one: (abs(one.length - len(request)), one.key))
         best: tuple[float, CacheRecord, list[str]] | None = None
         for candidate in candidates[:CANDIDATES]:
-            record = self.get(candidate.key)
+            record = self._get_whole(candidate.key)
             if record is None:
                 continue
             lines = request_lines(record.request)
@@ -291,42 +251,79 @@ class ReplyCache:
     def _sizes(self) -> Mapping[str, Sequence[_Size]]:
         if self._sizes_of_node is None:
             sizes: dict[str, list[_Size]] = {}
-            for record in self.records():
-                size = _Size(key=record.key, length=len(record.request))
-                sizes.setdefault(record.node, []).append(size)
+            for key in self.keys():
+                record = self._get_whole(key)
+                if record is not None:
+                    size = _Size(key=key, length=len(record.request))
+                    sizes.setdefault(record.node, []).append(size)
             self._sizes_of_node = sizes
         return self._sizes_of_node
+
+    def _get_whole(self, key: str) -> CacheRecord | None:
+        try:
+            return self.get(key)
+        except DataError:
+            return None
 
 
 def _reopen(folder: Path, read_only: bool) -> ReplyCache:
     return ReplyCache.open(folder, read_only=read_only)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"only text is stored, not {type(value).__name__}")
-    return value
+def _readable(folder: Path) -> ReadableStore:
+    """Return the store of a cache that is only read, making nothing."""
+    try:
+        if not (folder / MARKER).exists():
+            _refuse_other_things(folder)
+            return EmptyStore()
+        _check_marker(folder)
+        with sound(folder):
+            require_whole(folder, folder / ANSWERS)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return ReadOnlyStore(folder / ANSWERS)
+
+
+def _written(folder: Path) -> diskcache.Cache:
+    """Return the store of a cache that may be written, made where there is none."""
+    marked = (folder / MARKER).exists()
+    with sound(folder):
+        if marked:
+            _check_marker(folder)
+            require_whole(folder, folder / ANSWERS)
+        else:
+            _refuse_other_things(folder)
+        store = diskcache.Cache(
+            str(folder / ANSWERS), timeout=BUSY_TIMEOUT_S, disk=TextDisk, **_SETTINGS
+        )
+        if not marked:
+            # Closed, the database is whole on disk. The marker comes after it: whoever finds a
+            # marker and no tables knows that they were lost.
+            store.close()
+            fresh = (folder / MARKER).with_suffix(".new")
+            fresh.write_text(_WANTED_MARKER, encoding="utf-8")
+            fresh.replace(folder / MARKER)
+    return store
+
+
+def _refuse_other_things(folder: Path) -> None:
+    """Take a folder without a marker only if it is not there, empty, or half made by us."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    own = {"flights", "format.new"} | ({ANSWERS} if "flights" in names else set())
+    others = sorted(names - own)
+    if others:
+        raise DataError(
+            f"{folder} holds {others[0]} and no {MARKER}, so it is no reply cache: "
+            "choose an empty folder"
+        )
 
 
 def _check_marker(folder: Path) -> None:
-    """Check the folder's format, or mark an empty folder with ours."""
     marker = folder / MARKER
-    wanted = canonical_json({"kind": "reply cache", "version": CACHE_FORMAT})
-    if not marker.exists():
-        others = sorted(path.name for path in folder.iterdir() if path.name != "flights")
-        if others:
-            raise DataError(
-                f"{folder} holds {others[0]} and no {MARKER}, so it is no reply cache: "
-                "choose an empty folder"
-            )
-        fresh = marker.with_suffix(".new")
-        fresh.write_text(wanted, encoding="utf-8")
-        fresh.replace(marker)
-        return
     found = marker.read_text(encoding="utf-8", errors="replace").strip()
-    if found != wanted:
+    if found != _WANTED_MARKER:
         raise DataError(
-            f"{marker} says {found[:100]!r}, this version reads {wanted!r}: "
+            f"{marker} says {found[:100]!r}, this version reads {_WANTED_MARKER!r}: "
             "use the version that wrote the cache, or unpack its cassette into a new folder"
         )
 
@@ -339,29 +336,14 @@ def _held(folder: Path, key: str) -> Iterator[None]:
         poll_interval=FLIGHT_POLL_S,
         fallback_to_soft=False,
     )
-    with lock:
-        yield
-
-
-@contextmanager
-def _sound(folder: Path) -> Iterator[None]:
-    """Turn the database's own errors into ours."""
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise unwritable(folder, error) from error
     try:
         yield
-    except (diskcache.Timeout, sqlite3.DatabaseError) as error:
-        raise _unusable(folder, error) from error
-
-
-def _unusable(folder: Path, error: Exception) -> DataError:
-    if isinstance(error, diskcache.Timeout):
-        return DataError(
-            f"the cache {folder} stayed locked for {BUSY_TIMEOUT_S:.0f} s: another process "
-            "holds it, or it lies on a network disk, where it cannot work"
-        )
-    return DataError(
-        f"the cache database in {folder} cannot be used ({error}): it is damaged or not on a "
-        "local disk; move it aside and record again, or unpack a cassette"
-    )
+    finally:
+        lock.release()
 
 
 def _damaged(folder: Path, key: str, problem: str) -> str:

@@ -11,16 +11,17 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from backtester.config import RunConfig
 from backtester.errors import DataError, RunLocked, UsageError
@@ -43,6 +44,21 @@ _VERSIONED: Final = (
     "stockstats",
     "exchange_calendars",
 )
+
+
+def _wall_time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("is a time without a zone")
+    return text
+
+
+def _model_row(row: dict[str, str | None]) -> dict[str, str | None]:
+    if not row.get("provider") or not row.get("model"):
+        raise ValueError("names no provider or no model")
+    return row
+
+
+WallTime = Annotated[str, AfterValidator(_wall_time)]
 
 
 class RunManifest(BaseModel):
@@ -71,8 +87,8 @@ class RunManifest(BaseModel):
 
     run_id: str
     status: RunStatus
-    created_at: str
-    finished_at: str | None = None
+    created_at: WallTime
+    finished_at: WallTime | None = None
     config: dict[str, Any]
     identity: dict[str, Any]
     snapshot_id: str
@@ -84,7 +100,7 @@ class RunManifest(BaseModel):
     versions: dict[str, str]
     commit: str | None = None
     diff_sha256: str | None = None
-    models: dict[str, dict[str, str | None]]
+    models: dict[str, Annotated[dict[str, str | None], AfterValidator(_model_row)]]
 
 
 def run_id_of(config: RunConfig, identity: Mapping[str, Any]) -> str:
@@ -129,9 +145,9 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".writable"
-            probe.write_bytes(b"")
-            probe.unlink()
+            # A name of its own, for several starters may probe at once.
+            with tempfile.NamedTemporaryFile(dir=self.path, prefix=".writable-"):
+                pass
         except OSError as error:
             raise UsageError(
                 f"reports folder {self.path.parent} cannot be written ({error.strerror}): "
@@ -150,7 +166,7 @@ class RunFolder:
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
-            who = holder.read_text().strip() if holder.exists() else "another process"
+            who = _holder_of(holder)
             raise RunLocked(
                 f"run {self.run_id} is being worked on by {who}: wait for it, or stop it"
             ) from error
@@ -168,7 +184,7 @@ class RunFolder:
             DataError: It is missing or does not read.
         """
         try:
-            return RunManifest.model_validate_json(self.manifest_path.read_bytes())
+            manifest = RunManifest.model_validate_json(self.manifest_path.read_bytes())
         except FileNotFoundError as error:
             raise DataError(f"run {self.run_id} has no manifest in {self.path}") from error
         except ValidationError as error:
@@ -176,6 +192,13 @@ class RunFolder:
                 f"{self.manifest_path} is damaged ({error.error_count()} problems): "
                 "delete the run's folder and run it again"
             ) from error
+        if manifest.run_id != self.run_id:
+            # The id becomes a folder's name, so it may not come from a file's content.
+            raise DataError(
+                f"{self.manifest_path} is of another run, {manifest.run_id[:80]!r}: "
+                "give the folder its own manifest back"
+            )
+        return manifest
 
     def write_manifest(self, manifest: RunManifest) -> None:
         """Replace the manifest in one step."""
@@ -186,6 +209,14 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.manifest_path)
+
+
+def _holder_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip() or "another process"
+    except (OSError, UnicodeDecodeError):
+        # It has not written its name yet, or has just gone.
+        return "another process"
 
 
 def list_runs(reports_dir: Path) -> list[RunFolder]:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from backtester import spellings
 from backtester.columns import (
     NO_ACTIONS,
     NO_BARS,
@@ -351,16 +352,18 @@ def find_snapshot(name_or_path: str | Path, data_dir: Path) -> Path:
         DataError: Where there is none, with the names that are there.
     """
     wanted = str(name_or_path)
-    if SNAPSHOT_NAME.fullmatch(wanted):
-        for root in _roots(data_dir):
-            if (root / wanted).is_dir():
-                return root / wanted
-    elif (Path(wanted) / MANIFEST_NAME).is_file():
-        return Path(wanted)
+    if spellings.can_be_opened(wanted):
+        if SNAPSHOT_NAME.fullmatch(wanted):
+            for root in _roots(data_dir):
+                if (root / wanted).is_dir():
+                    return root / wanted
+        elif (Path(wanted) / MANIFEST_NAME).is_file():
+            return Path(wanted)
     names = ", ".join(snapshot_names(data_dir)) or "none"
     raise DataError(
-        f"snapshot {wanted!r} is not there: found {names} (under {data_dir / 'snapshots'} and "
-        "with the package); write one of these names, or the path of a snapshot's folder"
+        f"snapshot {spellings.shown(wanted)} is not there: found {names} (under "
+        f"{data_dir / 'snapshots'} and with the package); write one of these names, or the path "
+        "of a snapshot's folder"
     )
 
 

@@ -4,7 +4,8 @@ One statement is run, a single SELECT (``WITH``, ``FROM``, ``VALUES``, ``DESCRIB
 and ``SUMMARIZE`` are SELECTs to DuckDB); two statements, and everything that is none, are refused
 before they run. Behind that stands the engine: the file is attached read-only to a database in
 memory, access to any other file and to the network is off, extensions are not loaded, Python
-variables are not visible, the configuration is locked, memory and time are limited.
+variables are not visible, the configuration is locked, memory and time are limited (`sql_limits`
+says how, and what escapes).
 
 The database is attached instead of opened because DuckDB refuses a second opening of one file with
 other settings in one process; so a notebook that holds the file open can use this as well.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +24,9 @@ import duckdb
 import pyarrow as pa
 
 from backtester.errors import BacktesterError, DataError, UsageError
-from backtester.sql_output import SqlFormat, rows_as_bytes, save_bytes
-from backtester.store_schema import ordered_select
+from backtester.sql_limits import Interrupter, checked_time_limit, memory_ceiling, within
+from backtester.sql_output import SqlFormat, output_file, rows_as_bytes, save_bytes, shown
+from backtester.store_schema import ordered_select, schema_fingerprint
 from backtester.store_tables import TABLES, literal
 from backtester.store_views import VIEWS
 
@@ -74,6 +75,7 @@ def run_sql(
     out: Path | None = None,
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     width: int | None = None,
+    own_process: bool = False,
 ) -> str:
     """Run one SELECT and return its rows as text, or write them to a file.
 
@@ -85,8 +87,9 @@ def run_sql(
         query: One SELECT.
         format: ``table``, ``csv``, ``json`` or ``parquet``; the last needs ``out``.
         out: File to write (replaced in one step), or None to get the text back.
-        time_limit_s: Seconds after which the query is interrupted.
+        time_limit_s: Seconds after which the query is stopped. Writing its rows comes on top.
         width: Terminal width for ``table``; None for as wide as it takes.
+        own_process: As `fetch_arrow`.
 
     Returns:
         The rows as text, or one line that says what was written where.
@@ -98,14 +101,14 @@ def run_sql(
     """
     if out is None and format == "parquet":
         raise UsageError("Parquet is no text: add -o FILE")
-    if out is not None and out.resolve() == database.resolve():
-        raise UsageError(f"{out} is the results database itself: write to another file")
-    table = fetch_arrow(database, query, time_limit_s=time_limit_s)
+    if out is not None and output_file(out) == database.resolve():
+        raise UsageError(f"{shown(out)} is the results database itself: write to another file")
+    table = fetch_arrow(database, query, time_limit_s=time_limit_s, own_process=own_process)
     payload = rows_as_bytes(table, format, width=width)
     if out is None:
         return payload.decode()
     save_bytes(payload, out)
-    return f"{table.num_rows} row{'' if table.num_rows == 1 else 's'} written to {out}\n"
+    return f"{table.num_rows} row{'' if table.num_rows == 1 else 's'} written to {shown(out)}\n"
 
 
 def fetch_arrow(
@@ -114,6 +117,7 @@ def fetch_arrow(
     *,
     values: Mapping[str, str] | None = None,
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
+    own_process: bool = False,
 ) -> pa.Table:
     """Run one SELECT and return its rows, ENUMs as text.
 
@@ -121,27 +125,30 @@ def fetch_arrow(
         database: ``reports/results.duckdb``.
         query: One SELECT.
         values: Values of ``$name`` in it; those that it does not name are left out.
-        time_limit_s: Seconds after which it is interrupted.
+        time_limit_s: Seconds after which it is stopped, up to a day.
+        own_process: This process does nothing else meanwhile, so that all of its memory may be
+            limited (`sql_limits`).
 
     Raises:
         UsageError: As `run_sql`.
         DataError: As `run_sql`.
     """
-    with open_results(database) as connection:
-        try:
-            _require_select(connection, query)
-            with _time_limit(connection, time_limit_s):
-                given = {
-                    name: value for name, value in (values or {}).items() if f"${name}" in query
-                }
-                return _fetch(connection, query, given)
-        except duckdb.InterruptException as error:
-            raise UsageError(
-                f"the query was stopped after {time_limit_s:g} s: narrow it with WHERE or LIMIT, "
-                "or give it more time"
-            ) from error
-        except duckdb.Error as error:
-            raise _explained(error, query, database) from error
+    limit = checked_time_limit(time_limit_s)
+    given = {name: value for name, value in (values or {}).items() if f"${name}" in query}
+
+    def work(interrupter: Interrupter) -> pa.Table:
+        with open_results(database) as connection:
+            interrupter.watch(connection)
+            try:
+                _require_select(connection, query)
+                return _fetch(connection, query, given, interrupter)
+            except (duckdb.Error, OSError, MemoryError) as error:
+                # While rows come in, the errors of the engine arrive as errors of the stream.
+                hint = _names_hint(connection) if _kind(error) in _UNKNOWN_NAME else ""
+                raise _explained(error, query, database, hint) from error
+
+    with memory_ceiling(own_process=own_process):
+        return within(limit, work)
 
 
 def export_tables(database: Path, folder: Path, *, stable_only: bool = False) -> Mapping[str, str]:
@@ -173,11 +180,12 @@ def open_results(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Lend a locked-down, read-only connection to the published database.
 
     Raises:
+        UsageError: The name of the database cannot be one.
         DataError: There is no database, or it is damaged or of another version.
     """
-    if not database.is_file():
+    if not _is_file(database):
         raise DataError(
-            f"no results yet in {database}: run `backtester demo` or `backtester run`, or "
+            f"no results yet in {shown(database)}: run `backtester demo` or `backtester run`, or "
             "`backtester rebuild` if there are runs"
         )
     connection = duckdb.connect(":memory:", config=_SETTINGS)
@@ -194,6 +202,16 @@ def open_results(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     finally:
         connection.close()
+
+
+def _is_file(database: Path) -> bool:
+    try:
+        return database.is_file()
+    except OSError as error:
+        raise UsageError(
+            f"{shown(database)} cannot be read ({error.strerror or error}): name another folder "
+            "with --reports-dir"
+        ) from error
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -213,23 +231,18 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         )
 
 
-@contextmanager
-def _time_limit(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _fetch(
-    connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    values: Mapping[str, str],
+    interrupter: Interrupter,
 ) -> pa.Table:
-    reader = connection.sql(query, params=dict(values) or None).to_arrow_reader(_BATCH_ROWS)
+    planned = connection.sql(query, params=dict(values) or None)
+    _go_on(interrupter)
+    reader = planned.to_arrow_reader(_BATCH_ROWS)
     batches, size = [], 0
     for batch in reader:
+        _go_on(interrupter)
         batches.append(batch)
         size += batch.nbytes
         if size > RESULT_LIMIT_BYTES:
@@ -246,15 +259,20 @@ def _fetch(
     return table
 
 
-def damaged(error: duckdb.Error, database: Path) -> DataError:
+def _go_on(interrupter: Interrupter) -> None:
+    if interrupter.stopped:
+        raise UsageError("the query was stopped")
+
+
+def damaged(error: duckdb.Error | OSError, database: Path) -> DataError:
     """Return the error that says that the file cannot be read, and what to do about it."""
     return DataError(
-        f"{database} is damaged or of another version ({_message(error)[0]}): "
+        f"{shown(database)} is damaged or of another version ({_message(error)[0]}): "
         "run `backtester rebuild`"
     )
 
 
-def _message(error: duckdb.Error) -> tuple[str, int | None]:
+def _message(error: BaseException) -> tuple[str, int | None]:
     """Return what an error says in one line, and the byte of the query that it points at."""
     head, _, rest = str(error).partition(": ")
     try:
@@ -273,26 +291,42 @@ _READ_ONLY_WORDS: Final = (
     "configuration has been locked",
     "disabled by configuration",
 )
-_DAMAGE: Final = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException)
+_UNKNOWN_NAME: Final = ("Catalog", "Binder")
+_DAMAGE: Final = ("IO", "Serialization", "FATAL")
 
 
-def _explained(error: duckdb.Error, query: str, database: Path) -> BacktesterError:
+def _kind(error: BaseException) -> str:
+    """Return the engine's own word for an error, which errors of the stream have as well."""
+    return "Out of Memory" if isinstance(error, MemoryError) else str(error).partition(" Error")[0]
+
+
+def _names_hint(connection: duckdb.DuckDBPyConnection) -> str:
+    """Say where the names are listed, or that this database has those of another version."""
+    try:
+        found = connection.execute("SELECT results_schema()").fetchall()[0][0]
+    except duckdb.Error:
+        found = None
+    if found != schema_fingerprint():
+        return "; the database is of another version: run `backtester rebuild`"
+    return "; `backtester schema` lists tables, views and columns"
+
+
+def _explained(
+    error: duckdb.Error | OSError | MemoryError, query: str, database: Path, hint: str
+) -> BacktesterError:
     """Turn an engine's error into one line that says what to do."""
-    text, position = _message(error)
+    (text, position), kind = _message(error), _kind(error)
     if any(word in text for word in _READ_ONLY_WORDS):
         return UsageError(f"refused, a query may read the results and nothing else: {text}")
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if isinstance(error, MemoryError) or kind == "Out of Memory":
         return UsageError(
             f"the query needs more than {MEMORY_LIMIT} of memory: aggregate, or add WHERE or LIMIT"
         )
-    if isinstance(error, _DAMAGE):
+    if kind in _DAMAGE:
         return damaged(error, database)
     where = "" if position is None else f" at {_line_and_column(query, position)}"
-    if isinstance(error, duckdb.ParserException):
+    if kind == "Parser":
         return UsageError(f"SQL syntax error{where}: {text}")
-    hint = ""
-    if isinstance(error, duckdb.CatalogException | duckdb.BinderException):
-        hint = "; `backtester schema` lists tables, views and columns"
     return UsageError(f"SQL error{where}: {text}{hint}")
 
 

@@ -15,11 +15,14 @@ What the file formats promise, so that equal rows are equal bytes:
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +36,9 @@ SqlFormat = Literal["table", "csv", "json", "parquet"]
 
 TABLE_ROWS: Final = 1_000
 """Rows that a table shows; a file format shows all."""
+
+_LONGEST_SHOWN: Final = 300
+_ROWS_AT_ONCE: Final = 50_000
 
 
 def rows_as_bytes(
@@ -62,31 +68,78 @@ def rows_as_bytes(
         ) from error
 
 
+def output_file(path: Path) -> Path:
+    """Return the file that a name leads to, links followed; a device or a pipe as it is named.
+
+    Raises:
+        UsageError: It leads to a folder or nowhere, so nothing can be written there.
+    """
+    with _named(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        # What `/dev/stdout` leads to has no name of its own where it is a pipe.
+        return path if _is_device(path) else path.resolve()
+
+
 def save_bytes(payload: bytes, path: Path) -> None:
     """Write a file under a temporary name and put it in place.
+
+    What is no plain file, such as ``/dev/null`` or a named pipe, is written to as it is.
 
     Raises:
         UsageError: The file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    target = output_file(path)
+    # Not made of the file's name, which may be as long as a name can be.
+    partial = target.with_name(f".{os.getpid()}-{threading.get_ident()}.part")
+    with _named(path):
+        if _is_device(target):
+            target.write_bytes(payload)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             partial.write_bytes(payload)
-            partial.replace(path)
+            partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
-    except OSError as error:
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with a file into one line that names it."""
+    try:
+        yield
+    # A loop of links is a RuntimeError here, and a NUL in a name a ValueError.
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
         raise UsageError(
-            f"{path} cannot be written ({error.strerror or error}): name another file"
+            f"{shown(path)} cannot be written ({reason or error}): name another file"
         ) from error
 
 
+def shown(path: Path) -> str:
+    """Return a path for a message: a very long one without its middle."""
+    text = str(path)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:80]} ... {text[-80:]}"
+
+
 def _csv(table: pa.Table, width: int | None) -> bytes:
-    columns = [_texts(column, _csv_field) for column in table.columns]
     lines = [",".join(_csv_field(name) for name in table.column_names)]
-    lines += map(",".join, zip(*columns, strict=True))
-    return ("\n".join(lines) + "\n").encode()
+    parts = ["\n".join(lines).encode()]
+    for part in _parts(table):
+        columns = [_texts(column, _csv_field) for column in part.columns]
+        parts.append("\n".join(map(",".join, zip(*columns, strict=True))).encode())
+    return b"\n".join((*parts, b""))
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in parts: as Python's objects they take many times the memory."""
+    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+        yield table.slice(start, _ROWS_AT_ONCE)
 
 
 def _csv_field(value: object) -> str:
@@ -101,12 +154,15 @@ def _csv_field(value: object) -> str:
 def _json(table: pa.Table, width: int | None) -> bytes:
     _require_distinct_names(table)
     keys = [json.dumps(name, ensure_ascii=False) + ": " for name in table.column_names]
-    columns = [
-        [key + text for text in _texts(column, _json_text)]
-        for key, column in zip(keys, table.columns, strict=True)
-    ]
-    rows = ["{" + ", ".join(row) + "}" for row in zip(*columns, strict=True)]
-    return ("[\n" + ",\n".join(rows) + ("\n" if rows else "") + "]\n").encode()
+    parts = []
+    for part in _parts(table):
+        columns = [
+            [key + text for text in _texts(column, _json_text)]
+            for key, column in zip(keys, part.columns, strict=True)
+        ]
+        rows = ("{" + ", ".join(row) + "}" for row in zip(*columns, strict=True))
+        parts.append(",\n".join(rows).encode())
+    return b"[\n" + b",\n".join(parts) + (b"\n" if parts else b"") + b"]\n"
 
 
 def _json_text(value: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -28,10 +28,12 @@ from backtester.store_schema import (
     schema_markdown,
 )
 from backtester.store_summary import (
+    PublishedState,
     RatingRow,
     RunSummary,
     problems,
     published_runs,
+    published_states,
     rating_rows,
     run_document,
     run_summary,
@@ -44,6 +46,8 @@ __all__ = [
     "publish",
     "rebuild",
     "published_runs",
+    "PublishedState",
+    "published_states",
     "RatingRow",
     "RunSummary",
     "rating_rows",
@@ -88,7 +92,7 @@ def publish(
 
 def rebuild(
     database: Path,
-    documents: Iterable[RunDocument],
+    load: Callable[[], Iterable[RunDocument]],
     *,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> int:
@@ -96,7 +100,9 @@ def rebuild(
 
     Args:
         database: Where it goes; what is there, damaged or not, is replaced at the end.
-        documents: All runs. One is held in memory at a time.
+        load: Gives all runs; it is called, and read to its end, when no one else can publish. A
+            run that is published before is then in its journals, one that is published later is
+            added by its publisher. One run is held in memory at a time if it yields them.
         lock_timeout_s: How long to wait for other publishers.
 
     Returns:
@@ -108,7 +114,7 @@ def rebuild(
     """
     seen: set[str] = set()
     with _replacing(database, lock_timeout_s, keep=False) as connection:
-        for document in documents:
+        for document in load():
             if document.run_id in seen:
                 raise DataError(f"run {document.run_id} is there twice: remove one of its folders")
             seen.add(document.run_id)

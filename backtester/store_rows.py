@@ -200,7 +200,7 @@ def _flat_batch(table: Table, run_id: str, records: Sequence[_Record]) -> pa.Tab
         arrays.append(
             _array(
                 column,
-                _values(column.source, records, counted=column.counted),
+                _values(column, records),
                 f"run {run_id}, {table.name}",
                 lambda row: str(records[row].key),
             )
@@ -255,7 +255,7 @@ def _owned_batch(
         elif column.source.startswith("owner."):
             arrays.append(_of_owner(column, owners, owner_of, where))
         else:
-            arrays.append(_array(column, _values(column.source, items), where, named))
+            arrays.append(_array(column, _values(column, items), where, named))
     return pa.table(arrays, names=[column.name for column in table.columns])
 
 
@@ -265,14 +265,14 @@ def _of_owner(
     owner_of: npt.NDArray[np.int64],
     where: str,
 ) -> pa.Array[Any]:
-    values = _values(column.source.removeprefix("owner."), owners)
+    values = list(map(attrgetter(column.source.removeprefix("owner.")), owners))
     array = _array(column, values, where, lambda row: str(owners[row].key))
     return array.take(pa.array(owner_of, pa.int64()))
 
 
-def _values(source: str, records: Iterable[object], *, counted: bool = False) -> list[object]:
-    found = map(attrgetter(source), records)
-    return [len(items) for items in found] if counted else list(found)
+def _values(column: Column, records: Iterable[object]) -> list[object]:
+    found = map(attrgetter(column.source), records)
+    return list(found if column.read is None else map(column.read, found))
 
 
 def _constant(text: str, length: int) -> pa.Array[Any]:

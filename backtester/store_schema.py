@@ -30,7 +30,8 @@ _INTRODUCTION: Final = (
     "reports/results.duckdb, published anew while a run goes on and at its end. Sessions are DATE, "
     "instants are TIMESTAMP and hold UTC, fractions are fractions (0.01 is one percent), nothing "
     "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy; "
-    "write rating > 'Hold'::rating to compare, a bare 'Hold' compares as text. "
+    "write rating > 'Hold'::rating to compare, a bare 'Hold' compares as text; or filter on the "
+    "number rating_rank, from -2 (Sell) over 0 (Hold) to 2 (Buy), NULL where no rating was read. "
     "Columns marked * depend on clock, cache or machine; all others come out the same in a replay."
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import duckdb
 
@@ -126,6 +126,32 @@ def published_runs(database: Path) -> tuple[str, ...]:
         return ()
     rows = _rows(database, "SELECT run_id FROM runs ORDER BY run_id", [])
     return tuple(str(row["run_id"]) for row in rows)
+
+
+class PublishedState(NamedTuple):
+    """Say what the database holds of a run: compare it with the run's manifest.
+
+    Attributes:
+        status: ``started``, ``stopped`` or ``finished``, when its rows were published.
+        results_root: Root of the rows, or None where the run was not finished.
+    """
+
+    status: str
+    results_root: str | None
+
+
+def published_states(database: Path) -> Mapping[str, PublishedState]:
+    """Return how each run in the database stood when its rows were published, by run id.
+
+    Empty where there is no database.
+
+    Raises:
+        DataError: It is damaged or of another version.
+    """
+    if not database.exists():
+        return {}
+    rows = _rows(database, "SELECT run_id, status, results_root FROM runs ORDER BY run_id", [])
+    return {row["run_id"]: PublishedState(row["status"], row["results_root"]) for row in rows}
 
 
 def rating_rows(database: Path, run_id: str, *, score_id: str = "default") -> tuple[RatingRow, ...]:

@@ -16,8 +16,9 @@ Conventions that hold for all tables:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from backtester.records import RATINGS, CellStatus, LessonStatus, ReturnStatus
 
@@ -38,6 +39,17 @@ ENUMS: Final[dict[str, tuple[str, ...]]] = {
     "lesson_status": get_args(LessonStatus),
 }
 
+RATING_RANK: Final = {rating: rank for rank, rating in enumerate(RATINGS, start=-2)}
+"""Sell -2, Underweight -1, Hold 0, Overweight 1, Buy 2."""
+
+RANK_MEANING: Final = (
+    "The rating as a number: "
+    + ", ".join(f"{name} {rank}" for name, rank in RATING_RANK.items())
+    + "."
+)
+
+Read = Callable[[Any], object]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -51,7 +63,7 @@ class Column:
         null: When the value is NULL; empty where it never is.
         source: Attribute of the record that the value comes from, dotted; ``owner.`` in front
             reads the cell or lesson that a call or read belongs to.
-        counted: The value is the number of items of the source.
+        read: What makes the value of what the source holds; None to take it as it is.
         repeats: A replay gives the same value. False for wall times, costs and the like, which
             depend on the machine, the clock or the cache.
     """
@@ -62,7 +74,7 @@ class Column:
     meaning: str
     null: str = ""
     source: str = ""
-    counted: bool = False
+    read: Read | None = None
     repeats: bool = True
 
 
@@ -122,7 +134,7 @@ def col(
     *,
     null: str = "",
     source: str = "",
-    counted: bool = False,
+    read: Read | None = None,
     repeats: bool = True,
 ) -> Column:
     """Build a column; the source is the attribute of the same name unless told otherwise."""
@@ -133,7 +145,7 @@ def col(
         meaning=meaning,
         null=null,
         source=source or name,
-        counted=counted,
+        read=read,
         repeats=repeats,
     )
 
@@ -266,6 +278,15 @@ CELLS: Final = Table(
             repeats=False,
         ),
         col("rating", "rating", "", "The decision; never Hold for want of one.", null="none read"),
+        col(
+            "rating_rank",
+            "INTEGER",
+            "",
+            RANK_MEANING,
+            null="none read",
+            source="rating",
+            read=RATING_RANK.get,
+        ),
         col("rating_source", "VARCHAR", "", "How the rating was read; 'none' where it was not."),
         col("typed", "VARCHAR", "JSON", "The typed decision; 'null' where there is none."),
         col("lessons_hash", "VARCHAR", "sha256", "Hash of the lessons that the cell was shown."),
@@ -278,14 +299,14 @@ CELLS: Final = Table(
         col("degraded", "BOOLEAN", "", "A core tool failed on the way."),
         col("scored", "BOOLEAN", "", "False for warm-up sessions, which no view counts."),
         col("steps", "INTEGER", "steps", "Graph steps that ran."),
-        col("n_calls", "INTEGER", "calls", "Model calls.", source="calls", counted=True),
+        col("n_calls", "INTEGER", "calls", "Model calls.", source="calls", read=len),
         col(
             "n_outcomes",
             "INTEGER",
             "calls",
             "Attempts that ended without an answer.",
             source="outcomes",
-            counted=True,
+            read=len,
         ),
         col("wall_s", "DOUBLE", "seconds", "Wall time of the cell.", repeats=False),
     ),
@@ -370,7 +391,7 @@ MEMORY: Final = Table(
         col("lesson", "VARCHAR", "text", "The lesson; empty unless written."),
         col("decision_hash", "VARCHAR", "sha256", "Hash of decision and return reflected on."),
         col("error", "VARCHAR", "", "Why it failed.", null="it did not", repeats=False),
-        col("n_calls", "INTEGER", "calls", "Model calls.", source="calls", counted=True),
+        col("n_calls", "INTEGER", "calls", "Model calls.", source="calls", read=len),
     ),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from backtester.store_tables import UNREAD, Column, View, col
+from backtester.store_tables import RANK_MEANING, UNREAD, Column, View, col
 
 _NOTE_MEANS: Final = (
     "Scored decisions only. Means of windows that may overlap (see overlapping_windows): they are "
@@ -89,6 +89,7 @@ SCORED_DECISIONS: Final = View(
         col("session", "DATE", "session", "Decision session."),
         col("trial", "INTEGER", "", "Repeat number."),
         _RATING,
+        col("rating_rank", "INTEGER", "", RANK_MEANING, null="unread"),
         col("status", "return_status", "", "Of the return; pending where none was settled yet."),
         col("horizon", "INTEGER", "sessions", "Decision to exit.", null="not settled yet"),
         col("entry_rule", "VARCHAR", "", "Fill rule.", null="not settled yet"),
@@ -115,6 +116,7 @@ WITH joined AS (
     SELECT c.run_id, coalesce(r.score_id, 'default') AS score_id,
         c.ticker, c.symbol, c.session, c.trial,
         coalesce(c.rating::VARCHAR, '{UNREAD}')::rating_row AS rating,
+        c.rating_rank,
         coalesce(r.status::VARCHAR, 'pending')::return_status AS status,
         r.horizon, r.entry_rule, r.entry_session, r.exit_session, r.raw_total,
         r.benchmark, r.benchmark_basis, r.benchmark_return, r.alpha, r.direction,
@@ -127,7 +129,7 @@ WITH joined AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM joined
 )
-SELECT run_id, score_id, ticker, symbol, session, trial, rating, status,
+SELECT run_id, score_id, ticker, symbol, session, trial, rating, rating_rank, status,
     horizon, entry_rule, entry_session, exit_session, raw_total,
     benchmark, benchmark_basis, benchmark_return, alpha, direction, signed_alpha,
     coalesce(entry_session < before

@@ -85,8 +85,15 @@ class _Typed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True)
 
 
+def _purpose(words: str) -> ConfigDict:
+    """Say to the model what a schema is for; a docstring would be gone under ``python -OO``."""
+    return ConfigDict(json_schema_extra={"description": words})
+
+
 class SentimentReport(_Typed):
     """Say how news and social posts lean."""
+
+    model_config = _purpose("Say how news and social posts lean.")
 
     overall_sentiment: BandField = Field(
         description="The band that the material as a whole falls in. Neutral where nothing leans, "
@@ -109,6 +116,8 @@ class SentimentReport(_Typed):
 class ResearchPlan(_Typed):
     """Settle the debate of the bull and the bear."""
 
+    model_config = _purpose("Settle the debate of the bull and the bear.")
+
     recommendation: RatingField = Field(
         description="One of Buy, Overweight, Hold, Underweight, Sell. Hold only where the two "
         "sides are truly balanced, not to avoid a choice."
@@ -124,6 +133,8 @@ class ResearchPlan(_Typed):
 
 class TraderProposal(_Typed):
     """Turn the research plan into one trade."""
+
+    model_config = _purpose("Turn the research plan into one trade.")
 
     action: ActionField = Field(
         description="Buy, Hold or Sell: whether to trade, and on which side. How much conviction "
@@ -145,6 +156,8 @@ class TraderProposal(_Typed):
 
 class PortfolioDecision(_Typed):
     """Decide on the instrument, after the risk debate."""
+
+    model_config = _purpose("Decide on the instrument, after the risk debate.")
 
     rating: RatingField = Field(
         description="One of Buy, Overweight, Hold, Underweight, Sell. Buy and Sell need "

@@ -61,7 +61,7 @@ class ModelOutcome(PipelineError):
     """Report an attempt that ended without a whole, good reply.
 
     Args:
-        kind: One of ``transport, content_filter, refusal, length, empty, invalid``.
+        kind: One of ``transport, rejected, content_filter, refusal, length, empty, invalid``.
         message: What happened, in words.
         text: The reply's own text where there was one, else an empty string.
     """
@@ -73,6 +73,11 @@ class ModelOutcome(PipelineError):
         self.kind = kind
         self.message = message
         self.text = text
+
+    @property
+    def unheard(self) -> bool:
+        """Say whether no model heard the question, so that asking it again mends nothing."""
+        return self.kind in ("transport", "rejected")
 
 
 class ReplayMiss(PipelineError):

@@ -19,7 +19,11 @@ import numpy.typing as npt
 
 Mode = Literal["replay", "record", "refresh", "off"]
 RatingSource = Literal["structured", "repaired", "declared_line", "conflicting", "none"]
-OutcomeKind = Literal["transport", "content_filter", "refusal", "length", "empty", "invalid"]
+# ``transport``: the provider was not reached or could not answer anybody; ``rejected``: it answered
+# that it will not take this request.
+OutcomeKind = Literal[
+    "transport", "rejected", "content_filter", "refusal", "length", "empty", "invalid"
+]
 
 
 # Kinds of instruments behind which stands no company with books.

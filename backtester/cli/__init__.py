@@ -14,6 +14,7 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from backtester.cli import analyze, audit, data, results, runs, transcript
 from backtester.cli.environment import load_dotenv
+from backtester.cli.terminal import printable
 from backtester.errors import BacktesterError
 from tradingagents_core.errors import CoreError, LookaheadError, PipelineError
 
@@ -73,12 +74,10 @@ def run(arguments: list[str]) -> int:
         return _say(
             f"error: {_one_line(error.format_message()).rstrip('.')}: see 'backtester --help'", 2
         )
-    except (BacktesterError, CoreError, LookaheadError) as error:
+    except (BacktesterError, CoreError, LookaheadError, OSError) as error:
         if debug:
             raise
-        return _say(f"error: {_one_line(error)}", _exit_code(error))
-    except BrokenPipeError:
-        return 0
+        return _expected(error)
     except Exception as error:
         if debug:
             raise
@@ -92,6 +91,16 @@ def _interrupted() -> int:
     return _say("interrupted: the same command goes on from here", INTERRUPTED)
 
 
+def _expected(error: BaseException) -> int:
+    if isinstance(error, BrokenPipeError):
+        return 0
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        words = _one_line(f"{where}{error.strerror or error}")
+        return _say(f"error: {words}: make room, or name another folder, and run again", 2)
+    return _say(f"error: {_one_line(error)}", _exit_code(error))
+
+
 def _exit_code(error: BaseException) -> int:
     if isinstance(error, BacktesterError):
         return error.exit_code
@@ -101,7 +110,8 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _one_line(error: BaseException | str) -> str:
-    return " ".join(str(error).split())
+    # A message may quote a server or a file, which must not command the terminal.
+    return printable(" ".join(str(error).split()))
 
 
 def _say(line: str, code: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from backtester.cli import ask
-from backtester.cli.environment import data_folder, environment, reports_folder
+from backtester.cli.environment import data_folder, environment, refuse_keys, reports_folder
 from backtester.cli.runs import (
     Analysts,
     BaseUrl,
@@ -124,6 +124,7 @@ def _answers(
     known = {"tickers": ("AAPL",), "start": some_day, "end": some_day}
     base = _load(config_file, {**known, **flags})
     answers = ask.ask(given, ask.recall(), open_snapshot(base.snapshot, base.data_dir))
+    refuse_keys(answers, variable=base.api_key_env)
     ask.remember(answers)
     typer.echo(f"the same without questions: {ask.command_of(answers)}\n", err=True)
     return answers

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from backtester.errors import DataError, UsageError
+from backtester.spellings import shown
 
 if TYPE_CHECKING:
     from backtester.snapshot import Snapshot
@@ -166,7 +167,7 @@ def rounds_of(depth: str) -> int:
         UsageError: For another word.
     """
     if depth not in DEPTHS:
-        raise UsageError(f"depth {depth!r} is none: write {', '.join(DEPTHS)}")
+        raise UsageError(f"depth {shown(depth)} is none: write {', '.join(DEPTHS)}")
     return DEPTHS[depth]
 
 
@@ -179,11 +180,11 @@ def day_of(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"DATE {text!r} is no date: write YYYY-MM-DD") from error
+        raise UsageError(f"DATE {shown(text)} is no date: write YYYY-MM-DD") from error
 
 
 def _held(ticker: str, snapshot: Snapshot) -> None:
-    from backtester.config import check_ticker
+    from backtester.spellings import check_ticker
 
     check_ticker(ticker)
     days = (snapshot.start, snapshot.end)

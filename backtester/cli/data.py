@@ -104,6 +104,7 @@ def cassette_pack(
     from backtester.runs import find_run
 
     folder = find_run(reports_folder(reports_dir), name)
+    folder.read_manifest()
     ledger = read_ledger(folder.journal_path)
     calls = [call for cell in ledger.cells.values() for call in cell.calls]
     calls += [call for lesson in ledger.lessons.values() for call in lesson.calls]
@@ -112,7 +113,7 @@ def cassette_pack(
         manifest=folder.manifest_path.read_text(encoding="utf-8"),
         journal=folder.journal_path.read_text(encoding="utf-8").splitlines(),
         keys=(call.key for call in calls if not call.finish_reason.startswith("outcome:")),
-        cache=ReplyCache.open(cache_folder(data_folder(data_dir))),
+        cache=ReplyCache.open(cache_folder(data_folder(data_dir)), read_only=True),
     )
     typer.echo(f"packed {folder.run_id} into {out}, content {digest}")
 

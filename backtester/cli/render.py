@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 from backtester import store
+from backtester.cli.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.cassette import NodeStats
@@ -265,14 +266,6 @@ def show_sights(database: Path, run_id: str) -> None:
 
 def _grid(grid: object) -> str:
     return grid if isinstance(grid, str) else "of listed dates"
-
-
-def printable(text: str) -> str:
-    """Show control characters as escapes, so that no text from outside commands a terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def show_stats(rows: Sequence[NodeStats]) -> None:

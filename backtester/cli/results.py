@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 from backtester.cli.environment import reports_folder
 from backtester.cli.runs import ReportsDir, RunName
+from backtester.cli.terminal import printable
 
 
 class Format(StrEnum):
@@ -89,16 +91,33 @@ def sql(
     query: Annotated[str, typer.Argument(help="One SELECT.")],
     form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
-    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds.")] = 60.0,
+    time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds, up to a day.")] = 60.0,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Run one SELECT on the results, read-only, also while a run is going on."""
+    """Run one SELECT on the results, read-only, also while a run is going on.
+
+    Files and pipes get the exact bytes of csv and json; on a terminal, control characters in
+    them are shown as escapes.
+    """
     from backtester.sql import run_sql
 
     database = reports_folder(reports_dir) / "results.duckdb"
-    text = run_sql(database, query, format=form.value, out=out, time_limit_s=time_limit)
-    if text:
-        typer.echo(text, nl=False)
+    text = run_sql(
+        database, query, format=form.value, out=out, time_limit_s=time_limit, own_process=True
+    )
+    if sys.stdout.isatty():
+        typer.echo(_for_terminal(text, form), nl=False)
+    else:
+        typer.echo(text.encode(), nl=False)
+
+
+def _for_terminal(text: str, form: Format) -> str:
+    """Show what could command a terminal as escapes; JSON stays JSON."""
+    if form is not Format.JSON:
+        return printable(text)
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
 
 
 def schema(as_json: AsJson = False) -> None:
@@ -113,4 +132,5 @@ def rebuild(reports_dir: ReportsDir = None) -> None:
     from backtester.backtest import rebuild_database
 
     database, count = rebuild_database(reports_folder(reports_dir))
-    typer.echo(f"rebuilt {database} from the journals of {count} runs")
+    plural = "" if count == 1 else "s"
+    typer.echo(f"rebuilt {database} from the journals of {count} run{plural}")

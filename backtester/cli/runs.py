@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from functools import wraps
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backtester.cli.environment import data_folder, environment, reports_folder
+from backtester.cli.environment import data_folder, environment, refuse_keys, reports_folder
+from backtester.cli.terminal import printable
 from backtester.errors import CacheMiss, UsageError, VerificationFailed
+from backtester.spellings import MOST_WORKERS, value_of_text
 
 if TYPE_CHECKING:
     from backtester.backtest import RunResult
@@ -32,8 +35,41 @@ ReportsDir = Annotated[
     Path | None, typer.Option("--reports-dir", help="Folder of runs and results database.")
 ]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of snapshots and cache.")]
-Workers = Annotated[int | None, typer.Option("--workers", help="Cells decided at once.")]
+
+
+def whole(flag: str, *, most: int | None = None) -> Callable[[object], int]:
+    """Return a reader of whole numbers that says in plain words what does not fit.
+
+    Args:
+        flag: Name of the option, for the message.
+        most: Largest number that may be given, where that is not left to the settings.
+    """
+
+    def read(given: object) -> int:
+        try:
+            value: int = value_of_text(int, str(given))
+        except ValueError as error:
+            raise UsageError(f"{flag}: {error}") from error
+        if most is not None and not 1 <= value <= most:
+            raise UsageError(f"{flag}: {value} is too many or too few: write 1 to {most}")
+        return value
+
+    return read
+
+
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        parser=whole("--workers", most=MOST_WORKERS),
+        metavar="INTEGER",
+        help="Cells decided at once.",
+    ),
+]
 RunName = Annotated[str, typer.Argument(help="Run id, a part of it, or 'latest'.")]
+
+# Settings into which a key may slip; all of them are written into the manifest.
+_WRITTEN = ("base_url", "endpoint_alias", "quick_model", "deep_model", "name")
 
 Text = str | None
 Number = int | None
@@ -48,13 +84,28 @@ Grid = Annotated[
     Text, typer.Option(help="daily, weekly, monthly, 'every N', or dates with commas.")
 ]
 SnapshotName = Annotated[Text, typer.Option(help="Name or folder of the snapshot.")]
-Horizon = Annotated[Number, typer.Option(help="Sessions from the decision to the exit.")]
+Horizon = Annotated[
+    Number,
+    typer.Option(
+        parser=whole("--horizon"),
+        metavar="INTEGER",
+        help="Sessions from the decision to the exit.",
+    ),
+]
 Entry = Annotated[Text, typer.Option(help="next_open, next_close, close or open.")]
 Benchmark = Annotated[Text, typer.Option(help="Explicit benchmark; default by market.")]
 Memory = Annotated[Text, typer.Option(help="portfolio, ticker or off.")]
 Analysts = Annotated[Text, typer.Option(help="Analysts in order, separated by commas.")]
-Trials = Annotated[Number, typer.Option(help="Repeats of each cell.")]
-Warmup = Annotated[Number, typer.Option(help="First sessions that are not scored.")]
+Trials = Annotated[
+    Number,
+    typer.Option(parser=whole("--trials"), metavar="INTEGER", help="Repeats of each cell."),
+]
+Warmup = Annotated[
+    Number,
+    typer.Option(
+        parser=whole("--warmup"), metavar="INTEGER", help="First sessions that are not scored."
+    ),
+]
 ProviderName = Annotated[Text, typer.Option(help="rulebook, openai or openai_compatible.")]
 Model = Annotated[Text, typer.Option(help="Model of both tiers.")]
 BaseUrl = Annotated[Text, typer.Option(help="Endpoint of the provider.")]
@@ -122,7 +173,7 @@ def _asked_for(context: typer.Context, **_: Any) -> RunConfig:
     config_file, manifest, settings, model = (
         flags.pop(word) for word in ("config_file", "manifest", "settings", "model")
     )
-    flags |= {"quick_model": model, "deep_model": model, "grid": _grid(flags["grid"])}
+    flags |= {"quick_model": model, "deep_model": model}
     flags |= {word: words_of(flags[word]) for word in ("tickers", "analysts")}
     return _configure(config_file, manifest, flags, settings or [])
 
@@ -164,7 +215,7 @@ def replay(
         result = replay_run(
             folder,
             data_folder(data_dir),
-            workers=workers or 1,
+            workers=1 if workers is None else workers,
             keep=keep,
             progress=progress,
         )
@@ -202,6 +253,8 @@ def _tell_replay(result: ReplayResult) -> None:
     if result.misses:
         for miss in result.misses[:3]:
             typer.echo(f"miss: {miss}", err=True)
+        if result.diff:
+            typer.echo(printable(result.diff), err=True)
         raise CacheMiss(
             f"{len(result.misses)} calls have no recording; record them with 'run', "
             "or bring the cache back"
@@ -226,9 +279,14 @@ def _run_and_show(config: RunConfig, *, note: str = "") -> None:
 
 
 def api_key_of(config: RunConfig) -> str | None:
-    """Return the key of a configuration's provider from the environment, None where it has none."""
+    """Return the key of a configuration's provider from the environment, None where it has none.
+
+    Raises:
+        UsageError: A setting that would be written down holds a key.
+    """
     from tradingagents_core.llm.factory import PROVIDERS
 
+    refuse_keys({name: getattr(config, name) for name in _WRITTEN}, variable=config.api_key_env)
     provider = PROVIDERS.get(config.provider)
     variable = config.api_key_env or (provider.key_variable if provider else None)
     return environment().get(variable) if variable else None
@@ -265,7 +323,3 @@ def words_of(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _grid(text: str | None) -> str | tuple[str, ...] | None:
-    return words_of(text) if text is not None and "," in text else text

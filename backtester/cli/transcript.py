@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from backtester.cli.environment import data_folder, reports_folder
-from backtester.cli.runs import DataDir, ReportsDir, RunName
+from backtester.cli.runs import DataDir, ReportsDir, RunName, whole
+from backtester.cli.terminal import printable
 from backtester.errors import DataError, UsageError
+from backtester.spellings import shown
 
 if TYPE_CHECKING:
     from backtester.records import CellRecord, LessonRecord
@@ -27,13 +29,14 @@ def transcript(
     name: RunName,
     ticker: Annotated[str, typer.Argument(help="Instrument id.")],
     session: Annotated[str, typer.Argument(help="Decision session, YYYY-MM-DD.")],
-    trial: Annotated[int, typer.Option(help="Repeat number.")] = 0,
+    trial: Annotated[
+        int, typer.Option(parser=whole("--trial"), metavar="INTEGER", help="Repeat number.")
+    ] = 0,
     node: Annotated[str | None, typer.Option(help="Only this node, such as Trader.")] = None,
     data_dir: DataDir = None,
     reports_dir: ReportsDir = None,
 ) -> None:
     """Print every prompt and reply of one decision and of its lesson, from the record."""
-    from backtester.cli.render import printable
     from backtester.journal import read_ledger
     from backtester.plan import cache_folder
     from backtester.records import CellKey
@@ -46,7 +49,7 @@ def transcript(
     cell = ledger.cells.get(key)
     if cell is None:
         raise DataError(f"run {folder.run_id} has no cell {key}: see 'backtester sql' on cells")
-    cache = ReplyCache.open(cache_folder(data_folder(data_dir)))
+    cache = ReplyCache.open(cache_folder(data_folder(data_dir)), read_only=True)
     owners: list[CellRecord | LessonRecord] = [cell]
     if key in ledger.lessons:
         owners.append(ledger.lessons[key])
@@ -96,4 +99,4 @@ def _date(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"{text!r} is no date: write YYYY-MM-DD") from error
+        raise UsageError(f"SESSION {shown(text)} is no date: write YYYY-MM-DD") from error

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -28,7 +28,15 @@ from tradingagents_core.errors import ModelOutcome, ReplayMiss
 from tradingagents_core.llm.doubles import ReplayingScriptedModel
 from tradingagents_core.llm.factory import create_model
 from tradingagents_core.llm.replaying import CURRENT_REPLIES, ReplayingModel
-from tradingagents_core.protocols import CURRENT_SITE, Mode, Outcome, Reply, Site, Usage
+from tradingagents_core.protocols import (
+    CURRENT_SITE,
+    Mode,
+    Outcome,
+    OutcomeKind,
+    Reply,
+    Site,
+    Usage,
+)
 from tradingagents_core.settings import ModelSpec
 
 LABEL = "FB|2018-06-29|0"
@@ -281,6 +289,61 @@ def test_a_deleted_answer_is_a_named_miss_with_a_difference_and_no_connection(
     assert miss.value.error_class == "replay_miss"
     assert "-  The close is 194.31." in miss.value.diff
     assert "+  The close is 194.32." in miss.value.diff
+
+
+def test_the_first_miss_is_kept_with_its_difference_and_is_one_line(cache: ReplyCache) -> None:
+    cache.add(make_answer(call=make_call("The close is 194.31.")))
+    store = replies_of(cache, "replay")
+    assert store.miss is None
+    for prompt in ("The close is 194.32.", "Something else."):
+        with pytest.raises(ReplayMiss):
+            store.look_up(make_call(prompt, node="Trader"))
+    assert store.miss is not None
+    assert store.miss.key == make_call("The close is 194.32.").key
+    assert "-  The close is 194.31." in store.miss.diff
+    assert "+  The close is 194.32." in store.miss.diff
+    assert "\n" not in str(store.miss)
+
+
+def test_a_miss_of_a_cell_with_a_strange_label_is_one_line(cache: ReplyCache) -> None:
+    store = replies_of(cache, "replay", cell_label="FB\n|2018-06-29|0")
+    with pytest.raises(ReplayMiss) as miss:
+        store.look_up(make_call())
+    assert "\n" not in str(miss.value)
+
+
+def test_a_replay_without_a_cache_misses_and_makes_no_folder(tmp_path: Path) -> None:
+    reader = ReplyCache.open(tmp_path / "nowhere", read_only=True)
+    with pytest.raises(ReplayMiss, match="no request of this node is recorded"):
+        replies_of(reader, "replay").look_up(make_call())
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_every_kind_of_outcome_is_served_and_an_unknown_one_is_named(cache: ReplyCache) -> None:
+    for kind in get_args(OutcomeKind):
+        store = replies_of(cache, "replay", outcomes=[outcome_row(kind=kind)])
+        found = store.look_up(make_call())
+        assert isinstance(found, Outcome)
+        assert found.kind == kind
+    store = replies_of(cache, "replay", outcomes=[outcome_row(kind="sulked")])
+    with pytest.raises(DataError, match="unknown kind 'sulked'"):
+        store.look_up(make_call())
+
+
+@pytest.mark.parametrize("count", [2**70, float("nan")])
+def test_an_answer_with_an_impossible_count_is_recorded_without_it(
+    cache: ReplyCache, count: Any
+) -> None:
+    act = wire.text("Buy.", usage={"prompt_tokens": 3, "completion_tokens": count})
+    act.body["model"] = "\ud83d"
+    act.body["choices"][0]["message"]["tool_calls"] = [
+        {"id": "\udc00", "function": {"name": "get_\ud83d", "arguments": "{}"}}
+    ]
+    with OpenAIServer(act) as server:
+        model_at(server, replies_of(cache)).invoke(PROMPT)
+    (record,) = cache.records()
+    assert record.reply.usage == Usage(input_tokens=3, output_tokens=None)
+    assert record.reply.tool_calls[0].name == "get_\ufffd"
 
 
 def test_an_answer_of_another_request_under_the_key_is_damage(cache: ReplyCache) -> None:

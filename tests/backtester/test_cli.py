@@ -456,3 +456,13 @@ def test_sql_and_a_run_in_another_process_do_not_disturb_each_other(
     assert {said.code for said in answers} == {0}
     assert counts == sorted(counts)
     assert len(set(counts)) > 2
+
+
+def test_an_error_line_that_quotes_a_stranger_cannot_command_the_terminal(
+    command: Command,
+) -> None:
+    said = command("sql", "SELECT error(chr(27) || '[31mred' || chr(155) || '2J')")
+
+    assert said.code == 2
+    assert "\\x1b[31mred" in said.err
+    assert all(char.isprintable() or char == "\n" for char in said.err)

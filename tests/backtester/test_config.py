@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from backtester.config import RunConfig, config_from_manifest, load_config, setting
-from backtester.errors import UsageError
+from backtester.config import (
+    RunConfig,
+    config_from_manifest,
+    load_config,
+    recorded_config,
+    setting,
+)
+from backtester.errors import DataError, UsageError
 from backtester.spellings import ALIASES, WITHOUT_PLACE, value_of_text
 from tradingagents_core.settings import ModelSpec
 
@@ -57,7 +63,7 @@ def load(
         (
             "BACKTESTER_HORIZON",
             "0",
-            "Input should be greater than or equal to 1",
+            "0 is too small: write 1 or more",
         ),
         (
             "TRADINGAGENTS_DATA_VENDORS",
@@ -75,25 +81,115 @@ def test_a_variable_that_cannot_be_read_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize(
-    ("toml", "named"),
+    ("toml", "message"),
     [
-        ('max_debate_rounds = "2"', "max_debate_rounds"),
-        ("max_debate_rounds = true", "max_debate_rounds"),
-        ("max_debate_rounds = 2.0", "max_debate_rounds"),
-        ("analysts_parallel = 1", "analysts_parallel"),
-        ('analysts_parallel = "yes"', "analysts_parallel"),
-        ('temperature = "0.5"', "temperature"),
-        ("temperature = true", "temperature"),
-        ("output_language = 5", "output_language"),
-        ('deep_think_llm = ["a"]', "deep_think_llm"),
+        ('max_debate_rounds = "2"', "'2' is no whole number: write digits alone, such as 3"),
+        ("max_debate_rounds = true", "true is no whole number: write digits alone, such as 3"),
+        ("max_debate_rounds = 2.0", "2.0 is no whole number: write digits alone, such as 3"),
+        ("analysts_parallel = 1", "1 is no truth value: write true or false"),
+        ('analysts_parallel = "yes"', "'yes' is no truth value: write true or false"),
+        ('temperature = "0.5"', "'0.5' is no number: write one such as 0.5"),
+        ("temperature = true", "true is no number: write one such as 0.5"),
+        ("temperature = nan", "nan is no number: write one such as 0.5"),
+        ("timeout_s = inf", "inf is no number: write one such as 0.5"),
+        ("timeout_s = 0.0", "0.0 is too small: write more than 0"),
+        ("output_language = 5", '5 is no text: write it in quotes, such as "English"'),
+        ('deep_think_llm = ["a"]', "['a'] is no text: write it in quotes, such as \"English\""),
+        ('tickers = "AAPL"', '\'AAPL\' is no list: write one such as ["AAPL", "MSFT"]'),
+        ("data_dir = 5", '5 is no path: write it in quotes, such as "reports"'),
+        ('memory = "mine"', "'mine' is not known: write 'portfolio', 'ticker' or 'off'"),
+        (
+            "benchmark_map = 5",
+            '5 is no table: write names with values, such as {".T" = "^N225"}',
+        ),
+        ("start = 20180105", "20180105 is no date: write YYYY-MM-DD, such as 2018-06-29"),
+        ('end = "soon"', "'soon' is no date: write YYYY-MM-DD, such as 2018-06-29"),
+        ("grid = 5", "5 is no date: write YYYY-MM-DD, such as 2018-06-29"),
+        ("grid = []", "the list is empty: write daily, weekly, monthly, 'every 5' or dates"),
+        (f"warmup = {10**30}", f"{10**30} is too large: write 100000 or less"),
+        (f"generation = {10**30}", f"{10**30} is too large: write 1000000000 or less"),
+        (f"max_tokens = {10**30}", f"{10**30} is too large: write 1000000000 or less"),
+        (
+            'api_key_env = "sk-1234"',
+            (
+                "this is no variable's name: write the name of the variable that holds the key, "
+                "such as OPENAI_API_KEY, and never the key itself"
+            ),
+        ),
     ],
 )
-def test_a_value_of_another_type_is_refused_where_it_stands(
-    toml: str, named: str, tmp_path: Path
+def test_a_value_that_does_not_fit_is_refused_where_it_stands(
+    toml: str, message: str, tmp_path: Path
 ) -> None:
+    named = toml.partition(" ")[0]
+    path = tmp_path / "run.toml"
+    path.write_text(toml, encoding="utf-8")
+    flags = {"tickers": ("AAPL",), **DATES}
     with pytest.raises(UsageError) as refused:
+        load_config(path, flags={key: flags[key] for key in flags if key != named})
+    assert str(refused.value) == f"config file {path}: {named}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("grid = " + "[" * 9_000 + "]" * 9_000, "is nested too deeply: write settings as"),
+        ("warmup = " + "9" * 5_000, "is not valid TOML: "),
+        ("warmup = ", "is not valid TOML: "),
+        ("wramup = 1", "unknown key 'wramup' in config file .*: did you mean 'warmup'?"),
+        ("zzzzzz = 1", "unknown key 'zzzzzz' in config file .*: 'backtester settings' lists"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(
+    toml: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
         load(toml=toml, folder=tmp_path)
-    assert str(refused.value).startswith(f"config file {tmp_path / 'run.toml'}: {named}: Input")
+    assert str(tmp_path / "run.toml") in str(refused.value)
+
+
+def test_what_has_no_default_is_asked_for_by_its_flag() -> None:
+    with pytest.raises(UsageError) as refused:
+        load_config()
+    assert str(refused.value) == (
+        "tickers, start and end are missing: add --tickers AAPL,MSFT --start 2018-01-01 "
+        "--end 2018-12-31, or set them in a file"
+    )
+    with pytest.raises(UsageError) as refused:
+        load_config(flags={"tickers": ("AAPL",), "start": "2018-01-02"})
+    assert str(refused.value) == "end is missing: add --end 2018-12-31, or set it in a file"
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "2018-01-05",
+        " 2018-01-05 ",
+        "2018-01-05,",
+        date(2018, 1, 5),
+        ("2018-01-05",),
+        [date(2018, 1, 5)],
+    ],
+)
+def test_a_single_date_is_a_grid_of_one(grid: object) -> None:
+    assert load(grid=grid).grid == (date(2018, 1, 5),)
+
+
+def test_a_word_among_dates_is_named() -> None:
+    with pytest.raises(UsageError) as refused:
+        load(grid="2018-01-05,nope")
+    assert str(refused.value) == ("grid: 'nope' is no date: write YYYY-MM-DD, such as 2018-06-29")
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "a/" * 3_000, "a\0b", ""])
+@pytest.mark.parametrize("name", ["snapshot", "data_dir", "reports_dir"])
+def test_what_can_be_no_path_is_refused_before_it_is_opened(name: str, path: str) -> None:
+    if name != "snapshot":
+        # An empty path is the working folder.
+        path = path or "b\0"
+    with pytest.raises(UsageError, match=f"^{name}: .* is no path: name a folder") as refused:
+        load_config(flags={"tickers": ("AAPL",), **DATES, name: path})
+    assert len(str(refused.value)) < 200
 
 
 @pytest.mark.parametrize("text", ["true", "TRUE", "yes", "on", "1"])
@@ -304,6 +400,79 @@ def test_a_configuration_comes_back_from_its_manifest(tmp_path: Path) -> None:
     assert config_from_manifest(manifest, {}) == config
     changed = config_from_manifest(manifest, {"llm_provider": "openai", "horizon": 3})
     assert (changed.provider, changed.horizon) == ("openai", 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"config": []}',
+        '{"config": null}',
+        '{"config": "text"}',
+        '{"config": 5}',
+        '"config"',
+        "[]",
+        "{}",
+        "\\xff",
+        "[" * 100_000,
+        '{"config": ' + '{"a":' * 100_000 + "1" + "}" * 100_001,
+        "9" * 5_000,
+    ],
+    ids=range(11),
+)
+def test_what_is_no_manifest_is_refused_by_its_path(text: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        config_from_manifest(manifest, {})
+    assert str(refused.value) == f"{manifest} is no manifest of a run: name a run's manifest.json"
+
+
+def test_a_folder_is_no_manifest_either(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot be read .*: name a run's manifest\.json"):
+        config_from_manifest(tmp_path, {})
+
+
+def test_a_setting_of_a_manifest_that_does_not_fit_is_named_with_its_file(tmp_path: Path) -> None:
+    recorded = {**load().model_dump(mode="json"), "trials": "many"}
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"config": recorded}), encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        config_from_manifest(manifest, {})
+    assert str(refused.value) == (
+        f"manifest {manifest}: trials: 'many' is no whole number: write digits alone, such as 3"
+    )
+
+
+def test_a_recorded_configuration_takes_new_fields() -> None:
+    config = load(workers=2, temperature=0.5)
+    again = recorded_config(config.model_dump(mode="json"), {"mode": "replay", "workers": 4})
+    assert again == config.model_copy(update={"mode": "replay", "workers": 4})
+
+
+@pytest.mark.parametrize("workers", [-3, 0, 100_000, 10**30])
+def test_a_field_that_may_not_replace_a_recorded_one_is_a_wrong_command(workers: int) -> None:
+    with pytest.raises(UsageError, match=f"^workers: {workers} is too (small|large): write "):
+        recorded_config(load().model_dump(mode="json"), {"workers": workers})
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ({"horizon": "five"}, "horizon: 'five' is no whole number"),
+        ({"tickers": None}, "tickers: None is no list"),
+        ({"start": [1]}, r"start: \[1\] is no date"),
+        ({"horizn": 5}, "unknown config key 'horizn': did you mean 'horizon'?"),
+        ({"warmup": 2**70}, "warmup: 1180591620717411303424 is too large"),
+    ],
+)
+def test_a_recorded_configuration_that_does_not_fit_is_damaged(
+    damage: dict[str, Any], named: str
+) -> None:
+    recorded = load().model_dump(mode="json")
+    with pytest.raises(DataError, match=named):
+        recorded_config({**recorded, **damage}, {"workers": 1})
+    with pytest.raises(DataError, match="tickers, start and end are missing"):
+        recorded_config({}, {})
 
 
 def test_what_shapes_prompts_reaches_the_pipeline() -> None:

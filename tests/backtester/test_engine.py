@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from backtester.replays import replay
 from backtester.root import results_root
 from backtester.runs import RunFolder
 from tests.support.records import make_key
+from tests.support.snapshots import make_instrument
 from tests.support.workspaces import Workspace, make_workspace, wave
 
 
@@ -464,3 +466,51 @@ def test_the_full_state_of_each_cell_is_written_where_it_is_wanted(workspace: Wo
     state = json.loads((result.folder / files[0]).read_text())
     assert state["final_trade_decision"].startswith("**Rating**: ")
     assert replay(RunFolder(result.folder), workspace.data).equal
+
+
+def test_a_refresh_asks_everything_again_and_keeps_what_was_recorded(workspace: Workspace) -> None:
+    short = {"tickers": ("AAA",), "end": date(2018, 1, 5)}
+    first = run(workspace.config(**short))
+    refreshed = run(workspace.config(**short, mode="refresh"))
+    twice = run(workspace.config(**short, mode="refresh"))
+
+    assert len({first.run_id, refreshed.run_id, twice.run_id}) == 3
+    assert first.model_calls == refreshed.model_calls == twice.model_calls > 0
+    assert run(workspace.config(**short)).model_calls == 0
+    assert replay(RunFolder(twice.folder), workspace.data).equal
+
+
+def test_a_symbol_that_changed_hands_within_the_run_has_to_be_told_apart(tmp_path: Path) -> None:
+    bars = {
+        "AAA": wave("AAA", start="2017-01-03", count=300, phase=0.0, drift=0.001),
+        "BBB": wave("BBB", start="2017-01-03", count=300, phase=2.0, drift=-0.0005),
+        "^GSPC": wave("^GSPC", start="2017-01-03", count=300, phase=1.0, drift=0.0003),
+    }
+    names = [
+        make_instrument("AAA", symbol="OLD", valid_to="2018-01-18"),
+        make_instrument("AAA", symbol="NEW", valid_from="2018-01-18"),
+        make_instrument("BBB", symbol="BEE", valid_to="2018-01-22"),
+        make_instrument("BBB", symbol="OLD", valid_from="2018-01-22"),
+    ]
+    workspace = make_workspace(tmp_path, bars, instruments=names)
+    early = run(workspace.config(tickers=("OLD",), end=date(2018, 1, 12)))
+
+    assert {key.ticker for key in ledger_of(early).cells} == {"AAA"}
+    with pytest.raises(DataError, match="was AAA on 2018-01-02 and BBB on 2018-01-26"):
+        run(workspace.config(tickers=("OLD",), end=date(2018, 1, 26)))
+
+
+def test_starters_that_come_at_once_are_let_in_or_told_who_is_there(workspace: Workspace) -> None:
+    config = workspace.config(tickers=("AAA",), end=date(2018, 1, 12))
+
+    def start() -> str:
+        try:
+            return run(config).root
+        except RunLocked as refused:
+            return str(refused)
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = [future.result() for future in [pool.submit(start) for _ in range(6)]]
+    root = run(config).root
+    assert root in answers
+    assert all(answer == root or "is being worked on by" in answer for answer in answers)

@@ -234,3 +234,52 @@ def test_a_run_that_is_told_to_stops_at_its_first_failed_cell_and_goes_on_later(
 
     assert result.kept == 3
     assert result.counts == {"done": 6}
+
+
+def test_a_decision_that_fails_on_a_resume_takes_its_return_and_lesson_with_it(
+    workspace: Workspace,
+) -> None:
+    """The first command misses AAA; the second changes later lessons, and BBB fails under them."""
+    first_down = Fault(role="Trader", day="2018-01-05", symbol="AAA", acts=[error(500, "a moment")])
+    never = [error(400, "refused")] * 50
+    with OpenAIServer(faulty(first_down)) as server:
+        config = config_for(workspace, server, grid="daily", end=date(2018, 1, 12))
+        before = ledger_of(run(config, api_key=SECRET))
+    later = Fault(role=MANAGER, day="2018-01-10", symbol="BBB", acts=never)
+    with OpenAIServer(faulty(later)) as server:
+        config = config_for(workspace, server, grid="daily", end=date(2018, 1, 12))
+        result = run(config, api_key=SECRET)
+    ledger, lost = ledger_of(result), make_key("BBB", "2018-01-10")
+
+    assert before.returns[lost].status == "resolved"
+    assert ledger.cells[lost].status in ("failed", "unread")
+    if ledger.cells[lost].status == "failed":
+        assert lost not in ledger.returns
+        assert lost not in ledger.lessons
+    assert replay(RunFolder(result.folder), workspace.data).equal
+
+
+def test_a_cell_that_fails_for_good_leaves_its_run_finished_however_often_it_is_run(
+    workspace: Workspace,
+) -> None:
+    never = [error(500, "always down for this one")] * 99
+    broken = Fault(role="Trader", day="2018-01-12", symbol="AAA", acts=never)
+    with OpenAIServer(faulty(broken)) as server:
+        config = config_for(workspace, server, tickers=("AAA",))
+        results = [run(config, api_key=SECRET) for _ in range(3)]
+
+    assert [result.counts for result in results] == [{"done": 2, "failed": 1}] * 3
+    assert len({result.root for result in results}) == 1
+    assert RunFolder(results[0].folder).read_manifest().status == "finished"
+    assert replay(RunFolder(results[0].folder), workspace.data).equal
+
+
+def test_a_model_that_the_server_does_not_know_stops_the_run_at_its_first_session(
+    workspace: Workspace,
+) -> None:
+    with OpenAIServer(error(404, "The model does not exist", code="model_not_found")) as server:
+        with pytest.raises(ProviderError, match="The model does not exist"):
+            run(config_for(workspace, server), api_key=SECRET)
+        asked = len(server.requests)
+
+    assert asked == 2

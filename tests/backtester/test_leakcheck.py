@@ -71,6 +71,15 @@ def test_a_return_settled_on_bars_that_have_not_happened_is_found(workspace: Wor
     assert {finding.check for finding in report.findings} & {"lesson", "prompt"}
 
 
+def test_a_lesson_that_is_due_too_early_is_found_also_where_the_return_is_right(
+    workspace: Workspace,
+) -> None:
+    report = audit(workspace, Parts(due_at=early_due))
+
+    assert not report.clean
+    assert report.findings[0].check in ("lesson", "settlement")
+
+
 # ------------------------------------------------------------------------ lessons without a date
 
 

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from backtester.backtest import RunResult, run
-from backtester.errors import DataError
-from backtester.journal import read_ledger
+from backtester import store
+from backtester.backtest import RunResult, document_of, rebuild_database, run
+from backtester.config import RunConfig
+from backtester.errors import DataError, UsageError
+from backtester.journal import Ledger, read_ledger
+from backtester.leakcheck import leakcheck
 from backtester.network import blocked_attempts
 from backtester.plan import cache_folder
 from backtester.replays import replay
@@ -184,6 +187,7 @@ def test_a_deleted_reply_fails_its_own_cell_and_no_other(
     assert len(found.misses) == 1
     for word in ("Trader", "AAA", "2018-01-05"):
         assert word in found.misses[0]
+    assert "2018-01-05" in found.diff
     assert len(blocked_attempts()) == attempts
     before = read_ledger(folder.journal_path)
     after = read_ledger(tmp_path / "kept" / folder.run_id / "journal.jsonl")
@@ -207,14 +211,63 @@ def test_a_run_that_is_not_finished_is_not_replayed(
         replay(folder, data)
 
 
-def test_a_changed_journal_is_told_from_the_recorded_root(
+@pytest.mark.parametrize("lines", [1, 2, 9])
+def test_a_journal_that_lost_whole_records_is_damage(
+    copied: Callable[[], tuple[Path, RunFolder]], lines: int
+) -> None:
+    data, folder = copied()
+    kept = folder.journal_path.read_bytes().splitlines(keepends=True)[:lines]
+    folder.journal_path.write_bytes(b"".join(kept))
+
+    for prove in (replay, leakcheck):
+        with pytest.raises(DataError, match="records are missing or were changed"):
+            prove(folder, data)
+    with pytest.raises(DataError, match="records are missing or were changed"):
+        rebuild_database(folder.path.parent)
+
+
+def test_a_manifest_cannot_name_another_folder(
+    copied: Callable[[], tuple[Path, RunFolder]], tmp_path: Path
+) -> None:
+    data, folder = copied()
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "journal.jsonl").write_text("precious")
+    folder.write_manifest(folder.read_manifest().model_copy(update={"run_id": "../victim"}))
+
+    with pytest.raises(DataError, match="of another run"):
+        replay(folder, data, keep=tmp_path / "kept")
+    assert (victim / "journal.jsonl").read_text() == "precious"
+
+
+def test_a_replay_is_not_kept_over_the_run_itself(
     copied: Callable[[], tuple[Path, RunFolder]],
 ) -> None:
     data, folder = copied()
-    manifest = folder.read_manifest()
-    folder.write_manifest(manifest.model_copy(update={"results_root": "0" * 64}))
+    before = folder.journal_path.read_bytes()
 
-    assert not replay(folder, data).equal
+    with pytest.raises(UsageError, match="overwrites nothing"):
+        replay(folder, data, keep=folder.path.parent)
+    assert folder.journal_path.read_bytes() == before
+
+
+def test_a_run_whose_last_publication_was_lost_is_published_by_the_same_command(
+    copied: Callable[[], tuple[Path, RunFolder]],
+) -> None:
+    data, folder = copied()
+    reports = folder.path.parent
+    manifest = folder.read_manifest()
+    ledger = read_ledger(folder.journal_path)
+    early = Ledger(cells=dict(list(ledger.cells.items())[:2]))
+    (reports / "results.duckdb").unlink()
+    started = manifest.model_copy(update={"status": "started", "results_root": None})
+    store.publish(reports / "results.duckdb", document_of(started, early))
+
+    changes = {"data_dir": str(data), "reports_dir": str(reports)}
+    again = run(RunConfig(**{**manifest.config, **changes}))
+
+    assert (again.new, again.model_calls) == (False, 0)
+    assert store.run_summary(reports / "results.duckdb", again.run_id).cells == 6
 
 
 def test_another_snapshot_under_the_same_name_is_refused(

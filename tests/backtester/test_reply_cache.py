@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import diskcache
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from backtester.answers import record_of, record_text, reply_hash
 from backtester.errors import DataError, UsageError
 from backtester.reply_cache import CACHE_FORMAT, ReplyCache
+from backtester.reply_database import sound
 from tests.support.answers import make_answer, make_call
 from tradingagents_core.llm.keys import sha256_hex
 from tradingagents_core.protocols import Reply, ToolCall, Usage
@@ -276,16 +278,199 @@ def test_a_variable_in_the_path_is_refused_since_it_would_be_filled_in(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_read_only_makes_no_cache_and_writes_no_answer(folder: Path) -> None:
-    with pytest.raises(DataError, match="no reply cache at"):
+def test_a_marker_with_a_database_that_lost_its_content_is_damage_and_no_new_cache(
+    folder: Path,
+) -> None:
+    cache = ReplyCache.open(folder)
+    for number in range(20):
+        cache.add(make_answer("word " * 1000, call=make_call(str(number))))
+    cache.close()
+    file = folder / "answers" / "cache.db"
+    whole = file.read_bytes()
+    for lost, words in [
+        (whole[: len(whole) // 2], "is cut"),
+        (whole[:-4096], "is cut"),
+        (whole[:50], "is cut"),
+        (b"", "is empty"),
+        (None, "is missing"),
+    ]:
+        file.unlink(missing_ok=True)
+        if lost is not None:
+            file.write_bytes(lost)
+        for read_only in (True, False):
+            with pytest.raises(DataError, match=words) as damaged:
+                ReplyCache.open(folder, read_only=read_only)
+            assert "record again or unpack a cassette" in str(damaged.value)
+    file.write_bytes(whole)
+    assert len(ReplyCache.open(folder)) == 20
+
+
+def test_a_database_of_something_else_is_not_filled_with_answers(folder: Path) -> None:
+    ReplyCache.open(folder).close()
+    file = folder / "answers" / "cache.db"
+    file.unlink()
+    other = sqlite3.connect(file)
+    other.execute("CREATE TABLE songs (title)")
+    other.close()
+    with pytest.raises(DataError, match="no database of ours"):
+        ReplyCache.open(folder)
+
+
+def test_a_cache_whose_making_was_cut_off_is_made_anew(folder: Path) -> None:
+    ReplyCache.open(folder).close()
+    (folder / "format.json").unlink()
+    (folder / "answers" / "cache.db").write_bytes(b"")
+    assert len(ReplyCache.open(folder, read_only=True)) == 0
+    cache = ReplyCache.open(folder)
+    assert cache.add(make_answer()).reply.text == "Buy."
+    assert (folder / "format.json").is_file()
+
+
+def test_a_full_disk_says_so_and_what_was_recorded_is_whole(folder: Path) -> None:
+    cache = ReplyCache.open(folder)
+    cache.add(make_answer())
+    (pages,) = cache._writable._sql("PRAGMA page_count").fetchone()
+    cache._writable._sql(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(UsageError, match=r"is full.*free space and run the same command again"):
+        cache.add(make_answer("word " * 50_000, call=make_call("another")))
+    assert cache.get(make_answer().key) == make_answer()
+    assert cache.verify() == ()
+
+
+def fail_and_fail_again(folder: Path, code: int, second: Exception) -> None:
+    """Fail as the library does: what undoes a failed write fails too, and is what is raised."""
+    first = sqlite3.OperationalError("said by the database")
+    first.sqlite_errorcode = code
+    second.__context__ = first
+    with sound(folder):
+        raise second
+
+
+@pytest.mark.parametrize(
+    ("code", "free", "kind", "words"),
+    [
+        (sqlite3.SQLITE_FULL, 2**40, UsageError, "is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, 0, UsageError, "is full"),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, 0, UsageError, "is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, 2**40, DataError, "damaged"),
+        (sqlite3.SQLITE_READONLY, 0, UsageError, "cannot be written"),
+        (sqlite3.SQLITE_BUSY, 0, DataError, "stayed locked"),
+        (sqlite3.SQLITE_CANTOPEN, 2**40, DataError, "cannot be opened"),
+        (sqlite3.SQLITE_CORRUPT, 0, DataError, "damaged"),
+    ],
+)
+def test_what_the_database_reports_is_told_by_its_first_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int, kind: type, words: str
+) -> None:
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda _: SimpleNamespace(total=2**40, used=0, free=free)
+    )
+    with pytest.raises(kind, match=words):
+        fail_and_fail_again(folder, code, sqlite3.OperationalError("no transaction is active"))
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(sqlite3.SQLITE_FULL, "is full"), (sqlite3.SQLITE_BUSY, "stayed locked")]
+)
+def test_a_write_that_cannot_begin_is_told_by_its_reason(
+    folder: Path, code: int, words: str
+) -> None:
+    with pytest.raises((UsageError, DataError), match=words):
+        fail_and_fail_again(folder, code, diskcache.Timeout())
+
+
+def test_a_lock_that_cannot_be_made_is_a_usage_error(folder: Path) -> None:
+    cache = ReplyCache.open(folder)
+    (folder / "flights" / "open.lock").unlink(missing_ok=True)
+    (folder / "flights").rmdir()
+    (folder / "flights").write_text("in the way")
+    with pytest.raises(UsageError, match="cannot be used"), cache.flight("abc"):
+        pass
+
+
+# ----------------------------------------------------------------------------------- reading only
+
+
+def traces(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return every file and folder with its size and time of change."""
+    found = [folder, *folder.rglob("*")]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+
+def test_reading_leaves_no_trace(folder: Path) -> None:
+    cache = ReplyCache.open(folder)
+    cache.add(make_answer())
+    cache.close()
+    before = traces(folder)
+    reader = ReplyCache.open(folder, read_only=True)
+    assert reader.get(make_answer().key) == make_answer()
+    assert reader.get("0" * 64) is None
+    assert (reader.keys(), len(reader)) == ((make_answer().key,), 1)
+    assert reader.verify() == ()
+    assert reader.nearest("Trader", make_call("another").request) is not None
+    with reader.flight("abc"):
+        assert traces(folder) == before
+    with pytest.raises(UsageError, match="read-only"):
+        reader.add(make_answer(call=make_call("another")))
+    with pytest.raises(UsageError, match="read-only"):
+        reader.discard(make_answer().key)
+    reader.close()
+    assert traces(folder) == before
+
+
+def test_a_folder_that_is_not_there_is_an_empty_cache_to_a_reader(folder: Path) -> None:
+    reader = ReplyCache.open(folder, read_only=True)
+    assert (reader.get("0" * 64), reader.keys(), len(reader)) == (None, (), 0)
+    assert reader.verify() == ()
+    assert reader.nearest("Trader", make_call().request) is None
+    reader.close()
+    assert not folder.exists()
+    folder.mkdir()
+    assert len(ReplyCache.open(folder, read_only=True)) == 0
+    (folder / "thesis.docx").write_text("mine")
+    with pytest.raises(DataError, match=r"thesis\.docx"):
         ReplyCache.open(folder, read_only=True)
+
+
+def test_a_reader_sees_what_a_writer_stores_meanwhile(folder: Path) -> None:
+    calls = [make_call(str(number)) for number in range(6)]
+    ReplyCache.open(folder).close()
+    reader = ReplyCache.open(folder, read_only=True)
+    assert reader.get(calls[0].key) is None
+    for call in calls[:3]:
+        writer = ReplyCache.open(folder)
+        writer.add(make_answer(call=call))
+        assert reader.get(call.key) is not None
+        writer.close()
+        assert reader.get(call.key) is not None
+    writer = ReplyCache.open(folder)
+    for call in calls[3:]:
+        writer.add(make_answer("word " * 100_000, call=call))
+        assert reader.get(call.key) is not None
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda call: reader.get(call.key), calls))
+
+
+def test_a_reader_refuses_what_is_no_text(folder: Path, tmp_path: Path) -> None:
+    ReplyCache.open(folder).close()
+    mark = tmp_path / "exploded"
+    stock = diskcache.Cache(str(folder / "answers"))
+    stock["a" * 64] = Bomb(mark)
+    stock[("a", "tuple")] = "text"
+    reader = ReplyCache.open(folder, read_only=True)
+    with pytest.raises(DataError, match="no text: not written by us"):
+        reader.get("a" * 64)
+    with pytest.raises(DataError, match="no text: not written by us"):
+        reader.keys()
+    assert not mark.exists()
+
+
+def test_a_reader_travels_to_another_process_as_a_reader(folder: Path) -> None:
     ReplyCache.open(folder).add(make_answer())
-    cache = ReplyCache.open(folder, read_only=True)
-    assert cache.get(make_answer().key) is not None
+    copy = pickle.loads(pickle.dumps(ReplyCache.open(folder, read_only=True)))
+    assert copy.get(make_answer().key) == make_answer()
     with pytest.raises(UsageError, match="read-only"):
-        cache.add(make_answer(call=make_call("another")))
-    with pytest.raises(UsageError, match="read-only"):
-        cache.discard(make_answer().key)
+        copy.add(make_answer(call=make_call("another")))
 
 
 # ------------------------------------------------------------------------------ many processes
@@ -377,6 +562,16 @@ def test_a_node_without_a_recording_has_no_nearest(folder: Path) -> None:
     cache = ReplyCache.open(folder)
     cache.add(make_answer())
     assert cache.nearest("Bear Researcher", make_call().request) is None
+
+
+def test_a_damaged_record_does_not_hide_the_nearest(folder: Path) -> None:
+    cache = ReplyCache.open(folder)
+    cache.add(make_answer(call=make_call("Rate FB.")))
+    broken = cache.add(make_answer(call=make_call("Rate GM.")))
+    rewrite(folder, broken.key, "cut")
+    nearest = cache.nearest("Trader", make_call("Rate GM!").request)
+    assert nearest is not None
+    assert nearest.record.key == make_call("Rate FB.").key
 
 
 def test_another_trial_or_setting_shows_in_the_difference(folder: Path) -> None:

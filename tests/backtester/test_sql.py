@@ -6,6 +6,13 @@ import csv
 import io
 import json
 import multiprocessing
+import os
+import pty
+import resource
+import subprocess
+import sys
+import threading
+import time
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backtester import sql as sql_module
+from backtester import sql_limits, sql_output
 from backtester.errors import DataError, UsageError
 from backtester.sql import EXAMPLES, fetch_arrow, open_results, run_sql
 from backtester.sql_output import rows_as_bytes
@@ -247,6 +255,71 @@ def test_a_query_that_takes_too_long_is_stopped(database: Path) -> None:
     assert rows_of(database, "SELECT 1 AS one") == [{"one": 1}]
 
 
+def test_a_query_that_gives_rows_is_stopped_while_they_come(database: Path) -> None:
+    drops = (
+        "SELECT a.i FROM range(1000000) a(i), range(1000000) b(i) WHERE hash(a.i, b.i) % 10000 = 0"
+    )
+    with pytest.raises(UsageError, match=r"stopped after 0\.3 s"):
+        run_sql(database, drops, format="csv", time_limit_s=0.3)
+
+
+def test_an_error_in_a_later_row_is_one_line_that_says_where(database: Path) -> None:
+    query = "SELECT CAST(if(i = 900000, 'x', '1') AS INTEGER) FROM range(1000000) t(i)"
+    with pytest.raises(UsageError) as error:
+        run_sql(database, query)
+    assert str(error.value) == (
+        "SQL error at line 1, column 8: Could not convert string 'x' to INT32"
+    )
+
+
+def test_one_long_step_that_cannot_be_interrupted_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sql_limits, "GRACE_S", 0.1)
+    step, ended = threading.Event(), threading.Event()
+
+    def work(interrupter: sql_limits.Interrupter) -> None:
+        assert threading.current_thread().daemon
+        step.wait(timeout=60)
+        assert interrupter.stopped
+        ended.set()
+
+    before = time.perf_counter()
+    with pytest.raises(UsageError, match=r"stopped after 0\.1 s"):
+        sql_limits.within(0.1, work)
+    assert time.perf_counter() - before < 5.0
+    assert not ended.is_set()
+    step.set()
+    assert ended.wait(timeout=60)
+
+
+def test_an_answer_that_comes_in_the_last_moment_is_given() -> None:
+    def work(interrupter: sql_limits.Interrupter) -> str:
+        time.sleep(0.2)
+        return "rows"
+
+    assert sql_limits.within(0.05, work) == "rows"
+
+
+@pytest.mark.parametrize("seconds", ["inf", "-inf", "nan", "-1", "0", "1e308", "86401"])
+def test_a_time_limit_that_cannot_be_kept_is_refused(database: Path, seconds: str) -> None:
+    with pytest.raises(UsageError, match=r"a time limit of .* cannot be kept") as error:
+        run_sql(database, "SELECT 1", time_limit_s=float(seconds))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit of this kind elsewhere")
+def test_a_text_that_a_function_builds_is_held_to_the_memory_of_the_process(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_limits, "EXTRA_MEMORY_BYTES", 400 << 20)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    query = "SELECT length(repeat(repeat('x', 1000000), 1500))"
+    with pytest.raises(UsageError, match="of memory"):
+        run_sql(database, query, own_process=True)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
 def test_a_result_that_is_too_large_is_refused(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,6 +537,69 @@ def test_an_output_that_cannot_be_written_is_a_usage_error(database: Path, tmp_p
         run_sql(database, "SELECT 1", format="csv", out=tmp_path / "taken")
 
 
+@pytest.mark.parametrize("name", ["/", ".", "..", "", "a" * 300, "a" * 5000, "a/" * 3000, "a\0b"])
+def test_what_can_be_no_file_is_refused_in_one_line(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="cannot be written") as error:
+        run_sql(database, "SELECT 1", format="csv", out=Path(name))
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loop_of_links_is_refused(database: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UsageError, match="cannot be written"):
+        run_sql(database, "SELECT 1", format="csv", out=tmp_path / "loop")
+
+
+def test_a_name_as_long_as_a_name_can_be_is_written(database: Path, tmp_path: Path) -> None:
+    out = tmp_path / ("a" * 251 + ".csv")
+    run_sql(database, "SELECT 1 AS x", format="csv", out=out)
+    assert out.read_text() == "x\n1\n"
+
+
+def test_a_link_is_followed_and_a_pipe_stays_a_pipe(database: Path, tmp_path: Path) -> None:
+    link, pipe = tmp_path / "link.csv", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "rows.csv")
+    run_sql(database, "SELECT 1 AS x", format="csv", out=link)
+    assert link.is_symlink()
+    assert (tmp_path / "rows.csv").read_text() == "x\n1\n"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run_sql(database, "SELECT 1 AS x", format="csv", out=pipe)
+    assert os.read(reader, 100) == b"x\n1\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_database_whose_name_can_be_none_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match=r"cannot be read \(File name too long\)") as error:
+        run_sql(Path("a" * 5000) / "results.duckdb", "SELECT 1")
+    assert len(str(error.value)) < 400
+
+
+def test_a_column_that_an_older_database_lacks_asks_for_a_rebuild(tmp_path: Path) -> None:
+    path = published(tmp_path / "results.duckdb", make_run())
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE OR REPLACE MACRO results_schema() AS 'older'")
+    with pytest.raises(UsageError, match="another version: run `backtester rebuild`"):
+        run_sql(path, "SELECT newer FROM cells")
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_many_rows_are_written_as_one_file(
+    database: Path, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "SELECT i, NULL AS nothing FROM range(10) t(i) ORDER BY i"
+    whole = run_sql(database, query, format=form)
+    for rows in (3, 5, 10):
+        monkeypatch.setattr(sql_output, "_ROWS_AT_ONCE", rows)
+        assert run_sql(database, query, format=form) == whole
+
+
 def test_parquet_needs_a_file(database: Path) -> None:
     with pytest.raises(UsageError, match="add -o FILE"):
         run_sql(database, "SELECT 1", format="parquet")
@@ -527,3 +663,45 @@ def test_the_average_of_a_query_is_the_same_every_time(tmp_path: Path) -> None:
     path = published(tmp_path / "results.duckdb", make_document(cells=cells))
     found = {run_sql(path, "SELECT avg(wall_s) FROM cells", format="csv") for _ in range(5)}
     assert len(found) == 1
+
+
+# ------------------------------------------------------------------------------- the terminal
+
+NASTY = "\x1b[2J \x9b31m \u202eback \x07 \x7f ü \U000e0041 two\nlines"
+
+
+@pytest.fixture(scope="module")
+def nasty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a reports folder with a lesson that would command a terminal."""
+    reports = tmp_path_factory.mktemp("nasty")
+    published(reports / "results.duckdb", make_document(lessons=[make_lesson(lesson=NASTY)]))
+    return reports
+
+
+def _asked(reports: Path, form: str, *, terminal: bool) -> bytes:
+    """Ask for the lesson in a process of its own, at a pipe or a terminal."""
+    line = "import sys; from backtester import cli; cli.main(sys.argv[1:])"
+    words = ["sql", "SELECT lesson FROM memory", "--format", form, "--reports-dir", str(reports)]
+    command = [sys.executable, "-c", line, *words]
+    if not terminal:
+        return subprocess.run(command, capture_output=True, check=True).stdout
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=theirs) as child:
+        # The answer fits into the terminal's buffer.
+        assert child.wait(timeout=60) == 0
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as shown:
+        return shown.read(10_000).replace(b"\r\n", b"\n")
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_pipe_gets_the_bytes_and_a_terminal_no_commands(nasty: Path, form: Any) -> None:
+    exact = run_sql(nasty / "results.duckdb", "SELECT lesson FROM memory", format=form).encode()
+    assert _asked(nasty, form, terminal=False) == exact
+    seen = _asked(nasty, form, terminal=True).decode()
+    assert all(char.isprintable() or char == "\n" for char in seen)
+    assert "ü" in seen
+    if form == "json":
+        assert json.loads(seen) == [{"lesson": NASTY}]
+    else:
+        assert "\\x1b[2J \\x9b31m \\u202eback \\x07 \\x7f ü \\U000e0041 two\nlines" in seen

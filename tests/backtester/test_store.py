@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
+from backtester.backtest import rebuild_database
 from backtester.errors import DataError, UsageError
 from backtester.records import CellKey
 from backtester.sql import export_tables
-from backtester.store import RunDocument, publish, published_runs, rebuild
+from backtester.store import RunDocument, publish, published_runs, published_states, rebuild
 from tests.support.records import (
     CUTOFF,
     make_call,
@@ -301,7 +304,7 @@ def test_three_processes_publish_at_once_under_a_readers_eyes_and_no_row_is_lost
     stop.set()
     reader.join(timeout=60)
     assert [process.exitcode for process in (*writers, reader)] == [0, 0, 0, 0]
-    assert failures.empty()
+    assert failures.empty(), failures.get()
     assert published_runs(database) == tuple(f"{name}-{n}" for name in "abc" for n in range(5))
     assert rows_of(database, "SELECT count(*) n FROM cells") == [{"n": 30}]
 
@@ -361,7 +364,7 @@ def test_a_database_that_cannot_be_extended_asks_for_a_rebuild_and_gets_it(
     with pytest.raises(DataError, match="backtester rebuild"):
         publish(database, make_run("run-c"))
     assert database.read_bytes() == damaged
-    assert rebuild(database, documents) == 2
+    assert rebuild(database, lambda: documents) == 2
     assert export_tables(database, database.parent / "rebuilt") == whole
 
 
@@ -370,7 +373,7 @@ def test_a_rebuild_makes_the_same_tables_byte_for_byte(database: Path, tmp_path:
     # Published in another order, with rows that were replaced in between.
     published(database, documents[2], make_run("run-a"), documents[1], documents[0])
     one = export_tables(database, tmp_path / "one")
-    rebuild(tmp_path / "other.duckdb", documents)
+    rebuild(tmp_path / "other.duckdb", lambda: documents)
     other = export_tables(tmp_path / "other.duckdb", tmp_path / "two")
     assert one == other
     assert len(one) == 14
@@ -382,10 +385,51 @@ def test_a_rebuild_that_fails_keeps_what_was_there(database: Path) -> None:
     before = database.read_bytes()
     broken = make_document("run-b", returns=[make_return(alpha=float("nan"))])
     with pytest.raises(DataError, match="run-b"):
-        rebuild(database, [make_run("run-a"), broken])
+        rebuild(database, lambda: [make_run("run-a"), broken])
     with pytest.raises(DataError, match="run run-a is there twice"):
-        rebuild(database, [make_run("run-a"), make_run("run-a")])
+        rebuild(database, lambda: [make_run("run-a")] * 2)
     assert database.read_bytes() == before
+
+
+def test_a_rebuild_reads_the_runs_when_no_one_else_can_publish(database: Path) -> None:
+    on_disk = [make_run("run-a")]
+    lock = FileLock(database.with_name(".results.duckdb.lock"))
+    database.parent.mkdir()
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        with lock.acquire():
+            rebuilding = executor.submit(rebuild, database, lambda: list(on_disk))
+            time.sleep(0.3)
+            # A run that finishes while the rebuild waits for its turn.
+            on_disk.append(make_run("run-b"))
+        assert rebuilding.result(timeout=60) == 2
+    assert published_runs(database) == ("run-a", "run-b")
+
+    def late() -> Any:
+        with pytest.raises(UsageError, match="held by another publisher"):
+            publish(database, make_run("run-c"), lock_timeout_s=0.05)
+        yield from on_disk
+
+    assert rebuild(database, late) == 2
+
+
+def test_a_rebuild_of_a_folder_without_runs_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="typo holds no runs"):
+        rebuild_database(tmp_path / "typo")
+    assert not (tmp_path / "typo").exists()
+
+
+def test_how_a_run_stood_when_it_was_published_can_be_asked(database: Path) -> None:
+    assert published_states(database) == {}
+    root = "b" * 64
+    started = make_document("run-b", status="started", results_root=None)
+    published(database, make_run("run-a"), started)
+    assert published_states(database) == {"run-a": ("finished", root), "run-b": ("started", None)}
+    publish(database, make_document("run-b", status="finished", results_root="c" * 64))
+    state = published_states(database)["run-b"]
+    assert (state.status, state.results_root) == ("finished", "c" * 64)
+    _damage(database, "garbage")
+    with pytest.raises(DataError, match="backtester rebuild"):
+        published_states(database)
 
 
 def test_an_error_of_the_journals_reader_passes_through(database: Path) -> None:
@@ -394,12 +438,12 @@ def test_an_error_of_the_journals_reader_passes_through(database: Path) -> None:
         raise DataError("journal of run-b is damaged at line 3")
 
     with pytest.raises(DataError, match="line 3"):
-        rebuild(database, documents())
+        rebuild(database, documents)
     assert not database.exists()
 
 
 def test_a_rebuild_of_no_runs_gives_empty_tables(database: Path) -> None:
-    assert rebuild(database, []) == 0
+    assert rebuild(database, list) == 0
     assert published_runs(database) == ()
     assert rows_of(database, "SELECT * FROM alpha_by_rating") == []
 

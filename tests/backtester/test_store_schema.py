@@ -139,3 +139,9 @@ def test_an_ordered_select_runs_with_all_and_with_stable_columns(
     everything = rows_of(database, ordered_select(relation))
     stable = rows_of(database, ordered_select(relation, stable_only=True))
     assert len(everything) == len(stable)
+
+
+def test_the_document_says_which_number_is_which_rating() -> None:
+    text = schema_document()
+    assert text.count("Sell -2, Underweight -1, Hold 0, Overweight 1, Buy 2.") == 2
+    assert "rating_rank, from -2 (Sell) over 0 (Hold) to 2 (Buy)" in text

@@ -495,3 +495,16 @@ def test_the_document_of_a_run_holds_summary_table_audit_and_costs(table: Path) 
     assert isinstance(summary, dict)
     assert isinstance(ratings, list)
     assert (summary["cells"], len(ratings)) == (9, 6)
+
+
+def test_a_rating_is_a_number_to_filter_on_in_cells_and_decisions(database: Path) -> None:
+    words = ("Sell", "Underweight", "Hold", "Overweight", "Buy", None)
+    calls = [Call(rating=word, ret=0.01, bench=0.0) for word in words]
+    published(database, rated("run-a", calls))
+    ranks = [
+        [row["rating_rank"] for row in rows_of(database, f"FROM {name} ORDER BY session")]
+        for name in ("cells", "scored_decisions")
+    ]
+    assert ranks == [[-2, -1, 0, 1, 2, None]] * 2
+    above = "SELECT rating FROM scored_decisions WHERE rating_rank > 0 ORDER BY rating"
+    assert [row["rating"] for row in rows_of(database, above)] == ["Overweight", "Buy"]

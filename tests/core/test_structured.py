@@ -271,9 +271,13 @@ def test_the_text_of_an_invalid_reply_is_read() -> None:
     assert (asked.answer.word, asked.answer.source) == ("Sell", "declared_line")
 
 
-def test_a_transport_failure_ends_the_call() -> None:
-    with pytest.raises(ModelOutcome, match="transport"):
-        ask(ModelOutcome("transport", "no route"), GOOD)
+@pytest.mark.parametrize("kind", ["transport", "rejected"])
+def test_a_call_that_no_model_heard_ends_the_cell(kind: str) -> None:
+    with pytest.raises(ModelOutcome, match=kind):
+        ask(ModelOutcome(kind, "no route"), GOOD)
+    refused = ModelOutcome("refusal", "no", "")
+    with pytest.raises(ModelOutcome, match=kind):
+        ask(refused, refused, ModelOutcome(kind, "no route"))
 
 
 def test_a_decision_that_is_refused_to_the_end_has_no_rating() -> None:

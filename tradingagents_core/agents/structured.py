@@ -150,7 +150,7 @@ class FormCaller:
             sent = _messages(question.system, question.blocks, closing)
             reply = ask(self._plain, sent, site, context.config)
         except ModelOutcome as outcome:
-            if outcome.kind == "transport" or self._form is not DECISION:
+            if outcome.unheard or self._form is not DECISION:
                 raise
             return Answer(text=outcome.text or earlier, value=None, word=None, source="none")
         text = str(reply.text).strip()
@@ -193,12 +193,12 @@ def _messages(
 
 
 def _failed(outcome: ModelOutcome) -> _Attempt:
-    """Turn an attempt without an answer into a problem to quote; a transport failure passes.
+    """Turn an attempt without an answer into a problem to quote; where no model spoke, it passes.
 
     The text of an invalid reply may still declare its headline. A cut, refused or filtered text
     may not: what it goes on to say is not known.
     """
-    if outcome.kind == "transport":
+    if outcome.unheard:
         raise outcome
     problem = prompts.OUTCOME_PROBLEMS.get(outcome.kind, outcome.message)
     text = outcome.text if outcome.kind == "invalid" else ""

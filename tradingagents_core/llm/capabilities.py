@@ -10,6 +10,8 @@ from tradingagents_core.settings import ModelSpec
 
 Transport = Literal["open", "refuse"]
 StructuredMethod = Literal["json_schema", "function_calling", "json_mode", "none"]
+# Clients insist on some key; servers that check none never look at it.
+NO_KEY = "no-key"
 STRUCTURED_METHODS: tuple[StructuredMethod, ...] = (
     "json_schema",
     "function_calling",

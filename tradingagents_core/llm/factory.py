@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from tradingagents_core.errors import SettingsError
-from tradingagents_core.llm.capabilities import Transport, structured_method
+from tradingagents_core.llm.capabilities import NO_KEY, Transport, structured_method
 from tradingagents_core.settings import ModelSpec
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-# Clients insist on some key; servers that check none never look at it.
-NO_KEY = "no-key"
 
 
 @dataclass(frozen=True, kw_only=True)

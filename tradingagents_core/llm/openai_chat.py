@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from http import HTTPStatus
 from typing import Any, Literal
 
 import httpx2
@@ -11,15 +13,15 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
-from tradingagents_core.llm.capabilities import Transport, structured_method
+from tradingagents_core.llm.capabilities import NO_KEY, Transport, structured_method
 from tradingagents_core.llm.keys import endpoint_alias
-from tradingagents_core.llm.replaying import CallFailed, LiveRequest, ReplayingModel
+from tradingagents_core.llm.replaying import CallFailed, FailedKind, LiveRequest, ReplayingModel
 from tradingagents_core.llm.replies import (
     MalformedReply,
     blank,
+    clean,
     reply_from_chat_completion,
     reply_from_response,
-    without_secret,
 )
 from tradingagents_core.protocols import Reply
 from tradingagents_core.settings import ModelSpec
@@ -28,6 +30,16 @@ LimitField = Literal["max_completion_tokens", "max_tokens"]
 
 # Fields that ask for a stream; there is none on the wire.
 _STREAMING = frozenset({"stream", "stream_options"})
+# What is in the way has nothing to do with the prompt: key, account, time, another request, rate.
+_UNAVAILABLE = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.CONFLICT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
 
 
 class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
@@ -52,19 +64,24 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
 
     def _live_reply(self, request: LiveRequest) -> Reply:
         body = {name: value for name, value in request.body.items() if name not in _STREAMING}
+        of_responses = "input" in body
+        create = (
+            self.root_client.responses.with_raw_response.create
+            if of_responses
+            else self.client.with_raw_response.create
+        )
+        secret = self._secret()
+        try:
+            # The key goes out before anything is read, quoted or cut: half a key is not found.
+            raw = blank(create(**body).content.decode("utf-8-sig", "replace"), secret)
+            return reply_from_response(raw) if of_responses else reply_from_chat_completion(raw)
+        except (openai.OpenAIError, MalformedReply) as error:
+            raise _failure(error, secret) from None
+
+    def _secret(self) -> str | None:
         key = self.openai_api_key
         secret = key.get_secret_value() if isinstance(key, SecretStr) else None
-        try:
-            if "input" in body:
-                raw = self.root_client.responses.with_raw_response.create(**body).text
-                reply = reply_from_response(raw)
-            else:
-                raw = self.client.with_raw_response.create(**body).text
-                reply = reply_from_chat_completion(raw)
-        except (openai.OpenAIError, MalformedReply) as error:
-            failure = _failure(error)
-            raise CallFailed(failure.kind, blank(failure.message, secret)) from None
-        return without_secret(reply, secret)
+        return None if secret == NO_KEY else secret
 
 
 class RefusingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
@@ -111,7 +128,7 @@ def build_openai_chat(
         "api_key": api_key,
         "base_url": base_url,
         "timeout": spec.timeout_s,
-        "max_retries": spec.max_retries,
+        "max_retries": spec.max_retries if transport == "open" else 0,
         "provider": spec.provider,
         "endpoint": endpoint_alias(
             spec.provider, spec.base_url, own_url=own_url, alias=spec.endpoint_alias
@@ -132,11 +149,28 @@ def build_openai_chat(
     else:
         # The library would choose the Responses API by the model's name alone.
         settings["use_responses_api"] = False
-    if transport == "refuse":
-        settings["max_retries"] = 0
-        settings["http_client"] = httpx2.Client(transport=RefusingTransport())
-        settings["http_async_client"] = httpx2.AsyncClient(transport=RefusingTransport())
-    return ReplayingChatOpenAI(**settings)
+    return ReplayingChatOpenAI(**settings, **_wire(transport))
+
+
+def _wire(transport: Transport) -> dict[str, Any]:
+    """Return the settings of what carries the requests."""
+    if transport == "open":
+        return {"http_client": _open_client()}
+    return {
+        "http_client": httpx2.Client(transport=RefusingTransport()),
+        "http_async_client": httpx2.AsyncClient(transport=RefusingTransport()),
+    }
+
+
+@functools.cache
+def _open_client() -> httpx2.Client:
+    """Return the one client of a process, which keeps the connections of all its models."""
+    return openai.DefaultHttpxClient(event_hooks={"response": [_read_as_utf8]})
+
+
+def _read_as_utf8(response: httpx2.Response) -> None:
+    """Read an answer as what JSON is; a header can name a charset that stops the client."""
+    response.encoding = "utf-8"
 
 
 def _response_format(response_class: type) -> dict[str, Any]:
@@ -145,21 +179,27 @@ def _response_format(response_class: type) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": function}
 
 
-def _failure(error: openai.OpenAIError | MalformedReply) -> CallFailed:
+def _failure(error: openai.OpenAIError | MalformedReply, secret: str | None) -> CallFailed:
     if isinstance(error, openai.APITimeoutError):
         return CallFailed("transport", "the provider did not answer in time")
     if isinstance(error, openai.APIConnectionError):
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         return CallFailed("transport", f"the provider cannot be reached{cause}")
     if isinstance(error, openai.APIStatusError):
-        kind: Literal["transport", "content_filter"] = (
-            "content_filter" if error.code == "content_filter" else "transport"
+        return CallFailed(
+            _kind_of(error), f"the provider answered {error.status_code}: {_said(error, secret)}"
         )
-        return CallFailed(kind, f"the provider answered {error.status_code}: {_said(error)}")
     return CallFailed("transport", str(error))
 
 
-def _said(error: openai.APIStatusError) -> str:
+def _kind_of(error: openai.APIStatusError) -> FailedKind:
+    if error.code == "content_filter":
+        return "content_filter"
+    answered = 400 <= error.status_code < 500 and error.status_code not in _UNAVAILABLE
+    return "rejected" if answered else "transport"
+
+
+def _said(error: openai.APIStatusError, secret: str | None) -> str:
     body = error.body
     said = body.get("message") if isinstance(body, dict) else None
-    return str(said or error.message)[:500]
+    return blank(clean(str(said or error.message)), secret)[:500]

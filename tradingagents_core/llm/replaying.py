@@ -43,17 +43,21 @@ CURRENT_REPLIES: ContextVar[ReplyStore | None] = ContextVar("tradingagents_repli
 _MISSES = ThreadPoolExecutor(max_workers=64, thread_name_prefix="model-call")
 
 
+FailedKind = Literal["transport", "content_filter", "rejected"]
+
+
 class CallFailed(Exception):
     """Report that a provider gave no reply at all; it becomes an outcome.
 
     Args:
-        kind: ``transport``, or ``content_filter`` where the provider refused the prompt.
+        kind: ``transport``, or ``content_filter`` where the provider's filter stopped the prompt,
+            or ``rejected`` where it answered that it will not take this request.
         message: What happened, in words.
     """
 
-    def __init__(self, kind: Literal["transport", "content_filter"], message: str) -> None:
+    def __init__(self, kind: FailedKind, message: str) -> None:
         super().__init__(message)
-        self.kind: Literal["transport", "content_filter"] = kind
+        self.kind: FailedKind = kind
         self.message = message
 
 
@@ -225,9 +229,10 @@ class ReplayingModel(BaseChatModel):
         outcome: Outcome | None
         reply: Reply | None = None
         try:
-            reply = self._live_reply(live)
+            reply = forms.recordable(self._live_reply(live), self._secret())
         except CallFailed as failure:
-            outcome = Outcome(kind=failure.kind, message=failure.message)
+            message = forms.blank(forms.clean(failure.message), self._secret())
+            outcome = Outcome(kind=failure.kind, message=message)
         else:
             outcome = forms.outcome_of(
                 reply,
@@ -242,6 +247,10 @@ class ReplayingModel(BaseChatModel):
                 store.record_outcome(call, outcome, latency_s=latency_s)
             raise _raised(outcome)
         return reply if store is None else store.record(call, reply, latency_s=latency_s)
+
+    def _secret(self) -> str | None:
+        """Return the credential that no record may hold; a class that has one overrides this."""
+        return None
 
     def _live_reply(self, request: LiveRequest) -> Reply:
         """Call the provider through the class beside this one.

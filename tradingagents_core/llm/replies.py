@@ -7,7 +7,8 @@ client. So a recorded run and its replay cannot differ in what they hand on.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,15 @@ _WHOLE = frozenset(
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _FILTERED = frozenset({"content_filter", "safety", "prohibited_content"})
 
+# No call has so many tokens: a larger count is a fault of the server, and known to nobody.
+MAX_TOKENS = 10**12
+# Levels of lists and objects in an answer; the protocols need a handful.
+MAX_DEPTH = 100
+# A shorter key protects nothing ("x", "none" and "EMPTY" are what servers without keys are given),
+# and blanking it would change words of replies.
+MIN_SECRET = 6
+BLANKED = "[API key]"
+
 
 class MalformedReply(ValueError):
     """Report a provider's answer that has not the form of its protocol."""
@@ -55,21 +65,21 @@ def reply_from_chat_completion(raw: str) -> Reply:
         raise MalformedReply(f"the answer's first choice has no message: {raw[:200]}")
     calls = [
         _tool_call(call.get("id"), _mapping(call.get("function")))
-        for call in message.get("tool_calls") or ()
+        for call in _items(message.get("tool_calls"))
         if isinstance(call, Mapping)
     ]
     usage = _mapping(document.get("usage"))
     return Reply(
         text=_text_of(message.get("content")),
         tool_calls=_with_ids(calls),
-        finish_reason=str(choices[0].get("finish_reason") or ""),
+        finish_reason=_said(choices[0].get("finish_reason")),
         usage=Usage(
             input_tokens=_count(usage.get("prompt_tokens")),
             output_tokens=_count(usage.get("completion_tokens")),
         ),
-        model=str(document.get("model") or ""),
-        refusal=_clean(str(message["refusal"])) if message.get("refusal") else None,
-        raw=raw,
+        model=_said(document.get("model")),
+        refusal=_said(message.get("refusal")) or None,
+        raw=clean(raw),
     )
 
 
@@ -91,22 +101,22 @@ def reply_from_response(raw: str) -> Reply:
         if kind == "function_call":
             calls.append(_tool_call(item.get("call_id"), item))
         elif kind == "message":
-            for part in item.get("content") or ():
-                texts.append(_clean(str(_mapping(part).get("text") or "")))
-                refusals.append(_clean(str(_mapping(part).get("refusal") or "")))
+            for part in _items(item.get("content")):
+                texts.append(_said(_mapping(part).get("text")))
+                refusals.append(_said(_mapping(part).get("refusal")))
     cut = _mapping(document.get("incomplete_details")).get("reason")
     usage = _mapping(document.get("usage"))
     return Reply(
         text="".join(texts),
         tool_calls=_with_ids(calls),
-        finish_reason=str(cut or document.get("status") or ""),
+        finish_reason=_said(cut or document.get("status")),
         usage=Usage(
             input_tokens=_count(usage.get("input_tokens")),
             output_tokens=_count(usage.get("output_tokens")),
         ),
-        model=str(document.get("model") or ""),
+        model=_said(document.get("model")),
         refusal="".join(refusals) or None,
-        raw=raw,
+        raw=clean(raw),
     )
 
 
@@ -115,7 +125,7 @@ def reply_from_message(message: AIMessage, *, model: str) -> Reply:
     usage = message.usage_metadata
     metadata = message.response_metadata
     calls = [
-        _tool_call(call["id"], {"name": call["name"], "arguments": canonical_json(call["args"])})
+        _tool_call(call["id"], {"name": call["name"], "arguments": call["args"]})
         for call in message.tool_calls
     ]
     broken = [
@@ -125,15 +135,15 @@ def reply_from_message(message: AIMessage, *, model: str) -> Reply:
     refusal = message.additional_kwargs.get("refusal")
     default = "tool_calls" if calls or broken else "stop"
     return Reply(
-        text=_clean(str(message.text)),
+        text=clean(str(message.text)),
         tool_calls=_with_ids([*calls, *broken]),
-        finish_reason=str(metadata.get("finish_reason") or default),
+        finish_reason=_said(metadata.get("finish_reason")) or default,
         usage=Usage(
-            input_tokens=usage["input_tokens"] if usage else None,
-            output_tokens=usage["output_tokens"] if usage else None,
+            input_tokens=_count(usage["input_tokens"]) if usage else None,
+            output_tokens=_count(usage["output_tokens"]) if usage else None,
         ),
-        model=str(metadata.get("model_name") or model),
-        refusal=_clean(str(refusal)) if refusal else None,
+        model=_said(metadata.get("model_name")) or model,
+        refusal=_said(refusal) or None,
     )
 
 
@@ -244,22 +254,74 @@ def _calls_of(reply: Reply) -> tuple[list[MessageToolCall], list[InvalidToolCall
     return calls, broken
 
 
-def without_secret(reply: Reply, secret: str | None) -> Reply:
-    """Return a reply in which a server that echoes the API key finds it blanked out."""
-    if not secret:
-        return reply
-    return replace(
-        reply,
-        text=blank(reply.text, secret),
-        refusal=None if reply.refusal is None else blank(reply.refusal, secret),
-        raw=blank(reply.raw, secret),
-        tool_calls=tuple(replace(call, args=blank(call.args, secret)) for call in reply.tool_calls),
+# ------------------------------------------------------------------------- what may be recorded
+
+
+def recordable(reply: Reply, secret: str | None) -> Reply:
+    """Return a reply that every record can hold: sound text, counts in reach, no API key.
+
+    All replies pass here before they are judged, whichever class of model they come from.
+    """
+
+    def fit(text: str) -> str:
+        return blank(clean(text), secret)
+
+    return Reply(
+        text=fit(reply.text),
+        tool_calls=tuple(
+            ToolCall(id=fit(call.id), name=fit(call.name), args=fit(call.args))
+            for call in reply.tool_calls
+        ),
+        finish_reason=fit(reply.finish_reason),
+        usage=Usage(
+            input_tokens=_count(reply.usage.input_tokens),
+            output_tokens=_count(reply.usage.output_tokens),
+        ),
+        model=fit(reply.model),
+        refusal=None if reply.refusal is None else fit(reply.refusal),
+        raw=fit(reply.raw),
     )
 
 
 def blank(text: str, secret: str | None) -> str:
-    """Return a text with a secret blanked out."""
-    return text.replace(secret, "[API key]") if secret else text
+    r"""Return a text with a secret blanked out, however JSON spells it.
+
+    Backslashes before a character and ``\u`` escapes count as the character, at any depth of JSON
+    inside JSON, so that the text of an answer can be blanked before it is read.
+    """
+    if not secret or len(secret) < MIN_SECRET:
+        return text
+    return re.sub(_spellings(secret), BLANKED, text)
+
+
+def clean(text: str) -> str:
+    """Return valid Unicode: half a surrogate pair, which JSON can spell, becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _spellings(secret: str) -> str:
+    """Return the pattern of all spellings of a secret."""
+    # A match starts at the first of several backslashes and never gives one back, so that a text
+    # of nothing else is read once.
+    pattern = [r"(?<!\\)"]
+    for run in re.findall(r"\\+|[^\\]", secret):
+        if run[0] != "\\":
+            pattern.append(rf"\\*+(?:{re.escape(run)}|(?<=\\){_escape(run)})")
+        else:
+            count = len(run)
+            # Escaping doubles backslashes. One that is left over belongs to what follows.
+            written = "|".join(rf"\\{{{count * times}}}" for times in (4, 2, 1))
+            pattern.append(rf"(?:(?:\\++{_escape(run[0])}){{{count}}}|{written})")
+    return "".join(pattern)
+
+
+def _escape(char: str) -> str:
+    """Return the pattern of a character's hexadecimal escape, without its backslash."""
+    units = char.encode("utf-16-be", "surrogatepass")
+    words = [units[at : at + 2].hex() for at in range(0, len(units), 2)]
+    return r"\\++".join(f"u(?i:{word})" for word in words)
 
 
 # ------------------------------------------------------------------------------------------ parts
@@ -271,11 +333,40 @@ def _document(raw: str) -> Mapping[str, Any]:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise MalformedReply(f"the answer is no JSON ({error}): {raw[:200]}") from error
+    if _is_deep(document):
+        raise MalformedReply(f"the answer is nested deeper than {MAX_DEPTH} levels: {raw[:200]}")
     if not isinstance(document, dict):
         raise MalformedReply(f"the answer is no JSON object: {raw[:200]}")
     if document.get("error"):
-        raise MalformedReply(f"the answer reports an error: {str(document['error'])[:500]}")
+        raise MalformedReply(f"the answer reports an error: {_said(document['error'])[:500]}")
     return document
+
+
+def _is_deep(document: object) -> bool:
+    """Say whether writing a value could exceed the depth that some JSON writer takes."""
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        level = [item for value in level for item in _members(value)]
+        if not level:
+            return False
+    return True
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _said(value: object) -> str:
+    """Return what a field says: its text, nothing for none, and JSON for another type."""
+    if isinstance(value, str):
+        return clean(value)
+    return "" if value is None else clean(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -284,19 +375,19 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _text_of(content: object) -> str:
     if isinstance(content, list):
-        return "".join(_clean(str(_mapping(part).get("text") or "")) for part in content)
-    return _clean(str(content)) if content is not None else ""
+        return "".join(_said(_mapping(part).get("text")) for part in content)
+    return _said(content)
 
 
 def _tool_call(call_id: object, function: Mapping[str, Any]) -> ToolCall:
     arguments = function.get("arguments")
     # Some servers send an object where the protocol has its text, or nothing at all.
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, default=str)
     args = _object_or_none(text or "{}")
     return ToolCall(
-        id=str(call_id or ""),
-        name=str(function.get("name") or ""),
-        args=_clean(text) if args is None else canonical_json(args),
+        id=_said(call_id),
+        name=_said(function.get("name")),
+        args=clean(text) if args is None else canonical_json(args),
     )
 
 
@@ -312,22 +403,17 @@ def _with_ids(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def _object_or_none(text: str) -> dict[str, Any] | None:
+    """Return the JSON object of a text that can also be written again, else None."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not _is_deep(value) else None
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _clean(text: str) -> str:
-    """Return valid Unicode: half a surrogate pair, which JSON can spell, becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    sound = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
+    return value if sound and isinstance(value, int) else None
 
 
 def _usage_metadata(usage: Usage) -> UsageMetadata | None:

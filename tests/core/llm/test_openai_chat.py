@@ -11,13 +11,14 @@ import httpx2
 import openai
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from tests.support import openai_server as wire
 from tests.support.openai_server import OpenAIServer
 from tests.support.reply_stores import MemoryReplies
 from tradingagents_core.errors import ModelOutcome
 from tradingagents_core.llm.factory import create_model
+from tradingagents_core.llm.keys import canonical_json
 from tradingagents_core.llm.openai_chat import ReplayingChatOpenAI, build_openai_chat
 from tradingagents_core.protocols import CURRENT_SITE, Site
 from tradingagents_core.settings import ModelSpec
@@ -216,7 +217,19 @@ def test_a_wrong_key_is_an_outcome_that_does_not_repeat_the_key() -> None:
 def test_a_filtered_prompt_is_told_from_a_broken_request() -> None:
     filtered = ends_with(wire.error(400, "policy", code="content_filter"))
     broken = ends_with(wire.error(400, "context too long", code="context_length_exceeded"))
-    assert (filtered.kind, broken.kind) == ("content_filter", "transport")
+    assert (filtered.kind, broken.kind) == ("content_filter", "rejected")
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+def test_a_request_that_the_server_will_not_take_is_rejected(status: int) -> None:
+    outcome = ends_with(wire.error(status, "no such field"))
+    assert (outcome.kind, outcome.unheard) == ("rejected", True)
+    assert outcome.message == f"the provider answered {status}: no such field"
+
+
+@pytest.mark.parametrize("status", [401, 403, 408, 409, 429, 500, 503])
+def test_what_has_nothing_to_do_with_the_prompt_is_a_transport_outcome(status: int) -> None:
+    assert ends_with(wire.error(status, "not now")).kind == "transport"
 
 
 def test_a_refusal_is_an_outcome_with_its_words() -> None:
@@ -267,6 +280,79 @@ def test_the_key_is_sent_and_stored_nowhere() -> None:
     assert server.requests[0].headers["authorization"] == f"Bearer {SECRET}"
     everything = repr((store.answers, store.calls, message, model))
     assert SECRET not in everything
+
+
+QUOTED = 'sk-"TEST"\\SECRET-123'
+
+
+@pytest.mark.parametrize("secret", [SECRET, QUOTED])
+def test_a_key_that_comes_back_in_any_field_is_recorded_nowhere(secret: str) -> None:
+    act = wire.tools((secret, {"k": secret, secret: 1}), content=secret)
+    act.body["model"] = act.body["id"] = secret
+    act.body["choices"][0]["message"]["tool_calls"][0]["id"] = secret
+    store = MemoryReplies()
+    with OpenAIServer(act) as server:
+        model = model_at(server, store=store)
+        model.openai_api_key = SecretStr(secret)
+        model.invoke("hi")
+        ended = wire.completion("Buy.", finish_reason=secret)
+    (reply,) = store.answers.values()
+    assert reply.tool_calls[0].name == reply.model == reply.text == "[API key]"
+    assert json.loads(reply.raw)["model"] == "[API key]"
+    with OpenAIServer(ended, wire.error(400, "x" * 490 + secret)) as server:
+        model = model_at(server, store=store)
+        model.openai_api_key = SecretStr(secret)
+        for prompt in ("one", "two"):
+            with pytest.raises(ModelOutcome):
+                model.invoke(prompt)
+    everything = repr((store.answers, store.outcomes))
+    assert "TEST" not in everything
+    assert "SECRET" not in everything
+
+
+def test_a_server_without_a_key_may_say_the_placeholder() -> None:
+    store = MemoryReplies()
+    with OpenAIServer(wire.text("there is no-key here")) as server:
+        spec = ModelSpec(provider="openai_compatible", model="m", base_url=server.url)
+        model = create_model(spec, api_key=None)
+        assert isinstance(model, ReplayingChatOpenAI)
+        model.replies = store
+        assert model.invoke("hi").content == "there is no-key here"
+
+
+# ----------------------------------------------------------------------------- absurd answers
+
+
+@pytest.mark.parametrize("charset", ["hex", "utf-7", "raw_unicode_escape", "no-such", "utf-16"])
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_a_charset_that_is_none_cannot_stop_a_call(charset: str, status: int) -> None:
+    store = MemoryReplies()
+    body = json.dumps({**wire.text("Buy.").body, "message": "\ud83d"})
+    act = wire.Act(
+        status=status, body=body, headers={"content-type": f"application/json; charset={charset}"}
+    )
+    with OpenAIServer(act) as server:
+        model = model_at(server, store=store)
+        if status == 200:
+            assert model.invoke("hi").content == "Buy."
+        else:
+            with pytest.raises(ModelOutcome) as outcome:
+                model.invoke("hi")
+            assert outcome.value.kind == ("rejected" if status == 400 else "transport")
+            canonical_json(store.outcomes[0].message)
+
+
+@pytest.mark.parametrize("message", ["\ud83d", 2**70, ["x"], {"a": None}, None])
+def test_an_error_of_any_form_is_an_outcome_that_can_be_written(message: Any) -> None:
+    act = wire.Act(status=400, body={"error": {"message": message, "code": [1], "type": {}}})
+    canonical_json(ends_with(act).message)
+    canonical_json(ends_with(wire.Act(status=400, body=message)).message)
+    canonical_json(ends_with(wire.Act(body={"error": message or "x"})).message)
+
+
+def test_an_error_as_deep_as_a_parser_goes_is_an_outcome() -> None:
+    for levels in (200, 900, 100_000):
+        ends_with(wire.Act(status=400, body='{"error": ' + "[" * levels + "]" * levels + "}"))
 
 
 # --------------------------------------------------------------------------- replay's transport

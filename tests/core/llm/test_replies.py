@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from tests.support import openai_server as wire
+from tradingagents_core.llm.keys import canonical_json
 from tradingagents_core.llm.replies import (
+    MAX_TOKENS,
     MalformedReply,
+    blank,
     chunk_of,
     message_of,
     outcome_of,
+    recordable,
     reply_from_chat_completion,
     reply_from_message,
     reply_from_response,
-    without_secret,
 )
 from tradingagents_core.protocols import Reply, Site, ToolCall, Usage
 
@@ -241,13 +248,158 @@ def test_two_messages_of_one_reply_share_nothing_that_can_be_changed() -> None:
     assert second == message_of(reply, message_id="m")
 
 
-def test_a_server_that_echoes_the_key_finds_it_blanked_out() -> None:
-    secret = "sk-TEST-SECRET-123"
-    reply = Reply(
-        text=f"your key {secret}",
-        refusal=f"no, {secret}",
-        raw=f'{{"k": "{secret}"}}',
-        tool_calls=(ToolCall(id="1", name="f", args=f'{{"k":"{secret}"}}'),),
+# ------------------------------------------------------------------------------ what is recorded
+
+ABSURD: list[Any] = [
+    2**70, -1, True, 1.5, math.nan, math.inf, "\ud83d", "", None, [], {}, [[1], {"a": None}],
+    {"text": 2**70}, ["\udc00"], {"\ud83d": 1},
+]  # fmt: skip
+CHAT = {
+    "model": "m",
+    "choices": [
+        {
+            "finish_reason": "stop",
+            "message": {
+                "content": [{"type": "text", "text": "Buy."}],
+                "refusal": None,
+                "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}],
+            },
+        }
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+}
+RESPONSE = {
+    "model": "m",
+    "status": "completed",
+    "incomplete_details": {"reason": None},
+    "output": [
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+        {"type": "message", "content": [{"text": "Buy.", "refusal": None}]},
+    ],
+    "usage": {"input_tokens": 1, "output_tokens": 2},
+}
+
+
+def with_absurd_values(value: Any) -> Iterator[Any]:
+    """Yield a document with each of its values replaced by each absurd one."""
+    yield from ABSURD
+    keys = value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
+    for key in keys:
+        for changed in with_absurd_values(value[key]):
+            copy = dict(value) if isinstance(value, dict) else list(value)
+            copy[key] = changed
+            yield copy
+
+
+@pytest.mark.parametrize(
+    ("read_raw", "document"),
+    [(reply_from_chat_completion, CHAT), (reply_from_response, RESPONSE)],
+)
+def test_no_field_of_an_answer_can_hold_what_no_record_holds(
+    read_raw: Callable[[str], Reply], document: Any
+) -> None:
+    readable = 0
+    for changed in with_absurd_values(document):
+        try:
+            reply = recordable(read_raw(json.dumps(changed)), None)
+        except MalformedReply:
+            continue
+        readable += 1
+        outcome_of(reply, site=Site(), accept_truncated=False)
+        message = message_of(reply, message_id="m")
+        canonical_json([asdict(reply), message.tool_calls, message.invalid_tool_calls])
+        counts = (reply.usage.input_tokens, reply.usage.output_tokens)
+        assert all(count is None or 0 <= count <= MAX_TOKENS for count in counts)
+    assert readable > 100
+
+
+@pytest.mark.parametrize("count", [2**70, -1, math.nan, math.inf, 1.5, True, "7"])
+def test_a_count_that_cannot_be_one_is_unknown(count: Any) -> None:
+    act = wire.text("Buy.", usage={"prompt_tokens": 3, "completion_tokens": count})
+    assert read(act).usage == Usage(input_tokens=3, output_tokens=None)
+
+
+@pytest.mark.parametrize("levels", [90, 300, 900])
+def test_a_deep_answer_is_malformed_and_deep_arguments_are_no_object(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    act = wire.tools(("f", f'{{"x": {deep}}}'))
+    message = message_of(recordable(read(act), None), message_id="m")
+    assert (len(message.tool_calls), len(message.invalid_tool_calls)) == (
+        (1, 0) if levels < 100 else (0, 1)
     )
-    assert secret not in repr(without_secret(reply, secret))
-    assert without_secret(reply, None) is reply
+    raw = json.dumps(wire.text("Buy.").body)[:-1] + f', "logprobs": {deep}}}'
+    if levels < 100:
+        assert reply_from_chat_completion(raw).text == "Buy."
+    else:
+        with pytest.raises(MalformedReply, match="nested deeper than 100"):
+            reply_from_chat_completion(raw)
+
+
+def test_arguments_that_are_no_json_of_a_local_model_are_kept_as_text() -> None:
+    call = {"name": "f", "args": {"x": math.nan}, "id": "1", "type": "tool_call"}
+    message = AIMessage(content="", tool_calls=[call])
+    (kept,) = reply_from_message(message, model="m").tool_calls
+    assert kept.args == '{"x": NaN}'
+
+
+SECRETS = ["sk-TEST-SECRET-123", 'q"uo\\te/ß🚀', '"in quotes"', "ends with\\", "two\\\\slashes"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_no_field_of_a_reply_keeps_the_key(secret: str) -> None:
+    echo = f"<{secret}>"
+    call = ToolCall(id=echo, name=echo, args=json.dumps({"k": echo}))
+    reply = recordable(
+        Reply(
+            text=f"{echo} {json.dumps(echo)}",
+            tool_calls=(call,),
+            finish_reason=echo,
+            model=echo,
+            refusal=echo,
+            raw=json.dumps({echo: echo}),
+        ),
+        secret,
+    )
+    blanked = "<[API key]>"
+    assert reply.text == f'{blanked} "{blanked}"'
+    assert (reply.finish_reason, reply.model, reply.refusal) == (blanked, blanked, blanked)
+    assert reply.tool_calls == (ToolCall(id=blanked, name=blanked, args=f'{{"k": "{blanked}"}}'),)
+    assert reply.raw == f'{{"{blanked}": "{blanked}"}}'
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("after", ["", "\n", '"', "\\", "x"])
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_the_key_is_found_however_deep_json_escapes_it_and_the_json_stays_whole(
+    secret: str, after: str, ensure_ascii: bool
+) -> None:
+    text = f"a {secret}{after}"
+    inner = json.dumps({"k": text}, ensure_ascii=ensure_ascii)
+    outer = json.dumps({"arguments": inner, "k": text}, ensure_ascii=ensure_ascii)
+    document = json.loads(blank(outer, secret))
+    inside = json.loads(document["arguments"])
+    for found in (document["k"], inside["k"]):
+        assert secret not in found
+        assert found.startswith("a [API key]")
+    if after != "\\":
+        assert (document["k"], inside["k"]) == (f"a [API key]{after}", f"a [API key]{after}")
+
+
+def test_a_key_that_is_spelled_in_hexadecimal_is_found() -> None:
+    secret = "sk-TEST\\SECRET"
+    spelled = "".join(f"\\u{ord(char):04X}" for char in secret)
+    assert blank(f'"{spelled}"', secret) == '"[API key]"'
+    assert blank(json.dumps(f'"{spelled}"'), secret) == json.dumps('"[API key]"')
+
+
+def test_a_placeholder_that_is_no_key_changes_no_word() -> None:
+    assert blank("stop at none", "none") == "stop at none"
+    assert blank("stop at none", None) == "stop at none"
+
+
+def test_a_text_of_backslashes_is_searched_in_one_go() -> None:
+    text = "\\" * 200_000
+    started = time.perf_counter()
+    assert blank(text, "sk-TEST-SECRET-123") == text
+    assert blank(text, "two\\slashes") == text
+    assert time.perf_counter() - started < 2
