@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 OPENAI_URL = "https://api.openai.com/v1"
+# Shorter keys are dummies, and may stand in an address by chance.
+LEAST_KEY = 8
 OPENAI_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 
 
@@ -70,6 +72,11 @@ def create_model(
             f"unknown provider {spec.provider!r}: write one of {', '.join(PROVIDERS)}"
         )
     _check_endpoint(provider, spec)
+    if api_key and len(api_key) >= LEAST_KEY and api_key in (spec.base_url or ""):
+        raise SettingsError(
+            "base_url holds the API key, which would be written into manifests: "
+            f"put the key into {provider.key_variable} alone"
+        )
     _check_effort(provider, spec)
     if provider.key_required and not api_key and transport == "open":
         raise SettingsError(

@@ -178,3 +178,12 @@ def test_a_model_from_elsewhere_is_asked_through_tools() -> None:
     assert structured_method_of(ScriptedChatModel(script=[])) == "json_schema"
     built = create_model(ModelSpec(structured_method="json_mode"), api_key=None)
     assert structured_method_of(built) == "json_mode"
+
+
+def test_an_address_that_holds_the_key_is_refused_before_anything_is_written() -> None:
+    spec = ModelSpec(
+        provider="openai_compatible", model="m", base_url="http://127.0.0.1:1/sk-TEST-SECRET-123/v1"
+    )
+    with pytest.raises(SettingsError, match="base_url holds the API key") as refused:
+        create_model(spec, api_key="sk-TEST-SECRET-123")
+    assert "sk-TEST" not in str(refused.value)
