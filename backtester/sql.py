@@ -34,6 +34,7 @@ DEFAULT_TIME_LIMIT_S: Final = 30.0
 MEMORY_LIMIT: Final = "1GB"
 RESULT_LIMIT_BYTES: Final = 1 << 30
 _BATCH_ROWS: Final = 65_536
+_ATTEMPTS: Final = 100
 
 _SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
     "allow_community_extensions": "false",
@@ -193,7 +194,7 @@ def open_results(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         try:
             connection.execute("SET TimeZone='UTC'")
             connection.execute("SET errors_as_json=true")
-            connection.execute(f"ATTACH {literal(str(database))} AS results (READ_ONLY)")
+            _attach(connection, database)
             connection.execute("USE results")
             connection.execute("SET enable_external_access=false")
             connection.execute("SET lock_configuration=true")
@@ -202,6 +203,35 @@ def open_results(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     finally:
         connection.close()
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, database: Path) -> None:
+    """Attach the file, and make sure that it is one file.
+
+    DuckDB opens a file twice: once for its header, once for its rows. If another one was published
+    in between, the header of the old file would be read with the rows of the new one.
+    """
+    for _ in range(_ATTEMPTS):
+        before = _stamp(database)
+        try:
+            connection.execute(f"ATTACH {literal(str(database))} AS results (READ_ONLY)")
+        except duckdb.Error:
+            if _stamp(database) == before:
+                raise
+            continue
+        if _stamp(database) == before:
+            return
+        connection.execute("DETACH results")
+    raise DataError(f"{shown(database)} is replaced all the time: ask again later")
+
+
+def _stamp(database: Path) -> tuple[int, int, int] | None:
+    """Return what tells one published file from another, or None where there is none."""
+    try:
+        found = database.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _is_file(database: Path) -> bool:

@@ -379,6 +379,28 @@ def test_a_notebook_that_holds_the_file_open_is_no_obstacle(tmp_path: Path) -> N
         assert notebook.execute("SELECT count(*) FROM cells").fetchall() == [(2,)]
 
 
+def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = published(tmp_path / "results.duckdb", make_run("run-a"))
+    stamp, calls = sql_module._stamp, 0
+
+    def stamp_and_publish(database: Path) -> Any:
+        nonlocal calls
+        found, calls = stamp(database), calls + 1
+        if calls == 1:
+            published(path, make_run("run-b"))
+        return found
+
+    monkeypatch.setattr(sql_module, "_stamp", stamp_and_publish)
+    assert rows_of(path, "SELECT count(*) AS n FROM cells") == [{"n": 4}]
+    # Before and after the opening that was in vain, and of the one that was not.
+    assert calls == 4
+    monkeypatch.setattr(sql_module, "_stamp", lambda database: object())
+    with pytest.raises(DataError, match="ask again later"):
+        rows_of(path, "SELECT 1")
+
+
 def _publish_for_ever(path: Path, stop: Any) -> None:
     while not stop.is_set():
         publish(path, make_run("run-b"))
