@@ -14,10 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.floor import FLOOR
+from benchmarks.indicators import INDICATORS
 from benchmarks.measure import Benchmark, Finding, Outcome, Timing, machine
 from benchmarks.startup import STARTUP
 
-BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR)
+BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
