@@ -17,12 +17,13 @@ def run() -> Outcome:
     from tradingagents_core.protocols import Bars
 
     draw = np.random.Generator(np.random.PCG64(7))
-    close = 100 * np.cumprod(1 + draw.normal(0.0003, 0.02, SESSIONS))
+    steps = draw.normal(0.0003, 0.02, SESSIONS).astype(np.float64)
+    close = (100 * np.cumprod(1 + steps)).astype(np.float64)
     bars = Bars(
         sessions=np.datetime64("2009-01-01") + np.arange(SESSIONS),
         open=close,
-        high=close * 1.01,
-        low=close * 0.99,
+        high=(close * 1.01).astype(np.float64),
+        low=(close * 0.99).astype(np.float64),
         close=close,
         volume=draw.integers(1, 10**7, SESSIONS).astype(float),
     )
