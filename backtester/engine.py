@@ -219,7 +219,7 @@ def walk_through(
         lessons = walk.settle(barrier.cutoff)
         tasks = walk.freeze(barrier)
         cells = walk.decide(tasks)
-        known = set(walk.journal.ledger.cells)
+        known = {key for key in barrier.keys if key in walk.journal.ledger.cells}
         new = walk.commit(cells)
         progress.settled(lessons)
         progress.committed(barrier, new, len(cells) - len(new))

@@ -13,6 +13,8 @@ from typing import Any
 
 import orjson
 
+from backtester.terminal import printable
+
 MAX_LINES = 60
 MAX_WIDTH = 160
 
@@ -31,7 +33,7 @@ def request_lines(request: str) -> list[str]:
         lines.extend(f"{name}: {_json(item)}" for item in items)
     for number, message in enumerate(messages):
         lines.extend(_message_lines(number, message))
-    return [_printable(line) for line in lines]
+    return [printable(line, keep="") for line in lines]
 
 
 def likeness(lines: frozenset[str], others: frozenset[str]) -> float:
@@ -97,9 +99,3 @@ def _message_lines(number: int, message: Any) -> list[str]:
 
 def _json(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-
-
-def _printable(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

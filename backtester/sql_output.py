@@ -31,6 +31,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from backtester.errors import UsageError
+from backtester.terminal import printable
 
 SqlFormat = Literal["table", "csv", "json", "parquet"]
 
@@ -230,11 +231,11 @@ def _table(table: pa.Table, width: int | None) -> bytes:
         justify: Literal["left", "right"] = (
             "right" if right or pa.types.is_decimal(field.type) else "left"
         )
-        drawn.add_column(Text(_visible(field.name)), justify=justify, overflow="fold")
+        drawn.add_column(Text(printable(field.name, keep="")), justify=justify, overflow="fold")
     for row in zip(*columns, strict=True):
         drawn.add_row(*(Text(text) for text in row))
     needed = 4 + sum(
-        3 + max([len(_visible(name)), *map(len, texts)])
+        3 + max([len(printable(name, keep="")), *map(len, texts)])
         for name, texts in zip(table.column_names, columns, strict=True)
     )
     console = Console(file=io.StringIO(), width=width or 2 * needed, color_system=None)
@@ -257,15 +258,7 @@ def _cell(value: object) -> str:
         return "NULL"
     if isinstance(value, float):
         return format(value, ".8g")
-    return _visible(value if isinstance(value, str) else _plain(value))
-
-
-def _visible(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+    return printable(value if isinstance(value, str) else _plain(value), keep="")
 
 
 def _texts(column: pa.ChunkedArray[Any], write: Callable[[object], str]) -> Sequence[str]:

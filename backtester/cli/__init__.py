@@ -14,8 +14,8 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from backtester.cli import analyze, audit, data, results, runs, transcript
 from backtester.cli.environment import load_dotenv
-from backtester.cli.terminal import printable
 from backtester.errors import BacktesterError
+from backtester.terminal import printable
 from tradingagents_core.errors import CoreError, LookaheadError, PipelineError
 
 INTERRUPTED = 130

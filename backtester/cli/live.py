@@ -19,7 +19,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from backtester.cli.terminal import printable
+from backtester.terminal import printable
 from tradingagents_core.topology import INVEST_DEBATE, RISK_DEBATE, TRADER, DebateRow
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 from backtester import store
-from backtester.cli.terminal import printable
+from backtester.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.cassette import NodeStats

@@ -12,7 +12,7 @@ import typer
 
 from backtester.cli.environment import reports_folder
 from backtester.cli.runs import ReportsDir, RunName
-from backtester.cli.terminal import printable
+from backtester.terminal import printable
 
 
 class Format(StrEnum):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from backtester.cli.environment import data_folder, environment, refuse_keys, reports_folder
-from backtester.cli.terminal import printable
 from backtester.errors import CacheMiss, UsageError, VerificationFailed
 from backtester.spellings import MOST_WORKERS, value_of_text
+from backtester.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.backtest import RunResult
@@ -165,10 +165,10 @@ def run(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Run a walk-forward backtest; the same command goes on with it, or finds it finished."""
-    _run_and_show(_asked_for(context, **context.params))
+    _run_and_show(_asked_for(context))
 
 
-def _asked_for(context: typer.Context, **_: Any) -> RunConfig:
+def _asked_for(context: typer.Context) -> RunConfig:
     flags = dict(context.params)
     config_file, manifest, settings, model = (
         flags.pop(word) for word in ("config_file", "manifest", "settings", "model")
@@ -179,13 +179,13 @@ def _asked_for(context: typer.Context, **_: Any) -> RunConfig:
 
 
 @wraps(run, assigned=())
-def plan(context: typer.Context, **flags: Any) -> None:
+def plan(context: typer.Context, **_: Any) -> None:
     """Count the cells and cutoffs of a run; nothing is decided and nothing is spent."""
     from backtester.cell import build_pipeline
     from backtester.plan import lay_out
     from backtester.snapshot import open_snapshot
 
-    config = _asked_for(context, **flags)
+    config = _asked_for(context)
     snapshot = open_snapshot(config.snapshot, config.data_dir)
     # Replaying models need no key, and nothing can be spent on them.
     counted = config.model_copy(update={"mode": "replay"})

@@ -11,9 +11,9 @@ import typer
 
 from backtester.cli.environment import data_folder, reports_folder
 from backtester.cli.runs import DataDir, ReportsDir, RunName, whole
-from backtester.cli.terminal import printable
 from backtester.errors import DataError, UsageError
 from backtester.spellings import shown
+from backtester.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.records import CellRecord, LessonRecord
