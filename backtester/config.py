@@ -64,6 +64,8 @@ MOST = 1_000_000_000
 ENV_PREFIX = "BACKTESTER_"
 # The later one wins.
 ENV_PREFIXES = ("TRADINGAGENTS_", ENV_PREFIX)
+# Variables of the test suite: whoever has them set runs the commands as well.
+NO_SETTINGS = ("BACKTESTER_EXTRA_DATA", "BACKTESTER_TEST_TZ")
 ENTRY_RULES: Mapping[DecisionTime, tuple[EntryRule, ...]] = {
     "close": ("next_open", "next_close", "close"),
     "open": ("close", "next_open", "open"),
@@ -381,7 +383,7 @@ def _from_toml(path: Path | None) -> Iterator[Given]:
 
 def _from_environment(environ: Mapping[str, str], prefix: str) -> Iterator[Given]:
     for variable, text in sorted(environ.items()):
-        if variable.startswith(prefix) and text.strip():
+        if variable.startswith(prefix) and variable not in NO_SETTINGS and text.strip():
             where = f"environment variable {variable}"
             name = variable.removeprefix(prefix).lower()
             _require_known(name, where)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from backtester.config import NO_SETTINGS as KEPT
+
 # The suite runs in a zone far from UTC on purpose: a naive local time then shows in every test.
 TEST_ZONE = os.environ.get("BACKTESTER_TEST_TZ", "Asia/Tokyo")
 
@@ -28,7 +30,6 @@ AMBIENT_PREFIXES = (
     "TRADINGAGENTS_",
 )
 AMBIENT_SUFFIXES = ("_API_KEY", "_API_TOKEN", "_BASE_URL")
-KEPT = ("BACKTESTER_EXTRA_DATA", "BACKTESTER_TEST_TZ")
 
 
 def is_ambient(variable: str) -> bool:
