@@ -8,15 +8,18 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+MODEL_VENV := .venv-model
+MODEL_INSTALLED := $(MODEL_VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := check
 .DELETE_ON_ERROR:
-.PHONY: help check demo test cov bench style lint types contracts fix lock install
+.PHONY: help check demo test cov bench style lint types contracts fix lock install local-model \
+	record-demo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort \
-		| while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+		| while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo '  PYTHON=python3.12 picks the interpreter, JOBS=1 the number of test processes;'
 	@echo '  demo, test, cov and bench hand ARGS="..." on.'
@@ -58,6 +61,18 @@ lock: $(INSTALLED) ## Pin every dependency anew (needs a package index; UPGRADE=
 		--constraint=requirements.constraints --output-file=requirements.lock pyproject.toml
 
 install: $(INSTALLED) ## Set up .venv and nothing else
+
+local-model: $(MODEL_INSTALLED) ## Set up a real language model of 135 million parameters (220 MB)
+
+record-demo: $(INSTALLED) $(MODEL_INSTALLED) ## Record the real-model demo anew (half an hour)
+	@$(BIN)/python scripts/record_real_model.py --model-python $(MODEL_VENV)/bin/python $(ARGS)
+
+$(MODEL_INSTALLED): scripts/local_model.lock
+	@echo "Setting up $(MODEL_VENV) ..."
+	@test -x $(MODEL_VENV)/bin/pip || $(PYTHON) -m venv --clear $(MODEL_VENV)
+	@$(MODEL_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --quiet --no-deps \
+		--require-hashes -r scripts/local_model.lock
+	@touch $@
 
 # The stamp is written last: an install that was interrupted is done again.
 $(INSTALLED): requirements.lock pyproject.toml
