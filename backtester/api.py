@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from backtester import spellings
 from backtester.artefacts import debate_of
 from backtester.attended import Unwatched
 from backtester.backtest import RunResult
 from backtester.backtest import run as _run
 from backtester.config import RunConfig
-from backtester.desk import DEFAULT_MEMORY, Analysis, Desk
+from backtester.desk import OF_THE_QUESTION, Analysis, Desk, refuse_run_settings
 from backtester.errors import UsageError
 from backtester.journal import Ledger, read_ledger
+from backtester.loading import load_config
+from backtester.named_memory import memory_in_force
 from backtester.progress import Progress
 from backtester.replays import ReplayResult
 from backtester.replays import replay as _replay
 from backtester.reporting import save_reports
 from backtester.runs import RunFolder, RunManifest, find_run
 from backtester.snapshot import Snapshot, open_snapshot
-from backtester.state_log import DEBATES
+from backtester.spellings import ALIASES, shown
+from backtester.state_log import DEBATES, state_document
 from tradingagents_core.protocols import Decision
 from tradingagents_core.ratings import read_rating
 
@@ -32,12 +38,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def run(config: RunConfig, *, api_key: str | None = None, progress: Progress | None = None) -> Run:
+def run(
+    config: RunConfig,
+    *,
+    api_keys: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Run:
     """Run a walk-forward backtest, go on with a stopped one, or find a finished one.
 
     Args:
         config: What to do. ``RunConfig(tickers=("AAPL",), start=..., end=...)`` is enough.
-        api_key: Key of the model provider; never stored. ``rulebook`` needs none.
+        api_keys: Key by provider, such as ``{"openai": ...}``; never stored. ``rulebook`` needs
+            none.
         progress: Takes news while it goes on.
 
     Returns:
@@ -48,7 +60,7 @@ def run(config: RunConfig, *, api_key: str | None = None, progress: Progress | N
         DataError: Snapshot, cache or journal is missing or damaged.
         ProviderError: The model cannot be reached; call again later to go on.
     """
-    result = _run(config, api_key=api_key, progress=progress)
+    result = _run(config, api_keys=api_keys, progress=progress)
     return _loaded(RunFolder(result.folder), config.data_dir, result)
 
 
@@ -169,24 +181,72 @@ def _loaded(folder: RunFolder, data_dir: Path, result: RunResult | None) -> Run:
     )
 
 
+class DefaultConfig(Mapping[str, Any]):
+    """Give the defaults of settings under TradingAgents' names; a copy stands alone.
+
+    Nobody can change the defaults of a process: what is to differ is changed in a copy.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the default of one setting."""
+        if name not in SEED_KEYS:
+            raise KeyError(name)
+        field = ALIASES[name].key if name in ALIASES else name
+        default = RunConfig.model_fields[field].get_default(call_default_factory=True)
+        return str(default) if isinstance(default, Path) else deepcopy(default)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(SEED_KEYS)
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(SEED_KEYS)
+
+    def copy(self) -> dict[str, Any]:
+        """Return a dictionary to be changed and given to `TradingAgentsGraph`."""
+        return dict(self)
+
+
+SEED_KEYS: Final = (
+    *("llm_provider", "deep_think_llm", "quick_think_llm", "backend_url", "temperature"),
+    *("openai_reasoning_effort", "google_thinking_level", "anthropic_effort"),
+    *("max_debate_rounds", "max_risk_discuss_rounds", "max_recur_limit", "output_language"),
+    *("news_article_limit", "global_news_article_limit", "global_news_lookback_days"),
+    *("data_vendors", "tool_vendors", "benchmark_ticker", "benchmark_map"),
+    *("checkpoint_enabled", "memory_log_max_entries", "results_dir"),
+)
+DEFAULT_CONFIG: Final = DefaultConfig()
+
+
 class TradingAgentsGraph:
     """The wired pipeline: decide one ticker on one date, on a frozen snapshot.
 
     Args:
         selected_analysts: Analysts in order; default all four.
         debug: Write what each node says to standard error as it ends.
-        config: Other settings by the names of `RunConfig`.
-        callbacks: LangChain callback handlers that hear every model call.
-        snapshot: A `Snapshot`, or the name or folder of one.
-        memory: Name of the memory that decisions are kept in and lessons come from, or ``off``.
-        api_key: Key of the model provider; ``rulebook`` needs none.
-        data_dir: Folder of snapshots and cache.
-        reports_dir: Folder of analyses and memories.
+        config: Settings by the names of `RunConfig` or of TradingAgents, such as a changed copy of
+            `DEFAULT_CONFIG`. Arguments win over it. What it could say about ticker, dates, grid
+            and trials is refused: that is what `propagate` is asked.
+        callbacks: LangChain callback handlers that hear every model call, of lessons too.
+        snapshot: A `Snapshot`, or the name or folder of one; default what the settings say.
+        memory: Name of the memory that decisions are kept in and lessons come from, or ``off``;
+            default ``default``, or off where the settings switch memory off.
+        api_keys: Key by provider; ``rulebook`` needs none.
+        data_dir: Folder of snapshots and cache; default what the settings say.
+        reports_dir: Folder of analyses and memories, ``results_dir`` of TradingAgents; likewise.
 
     Attributes:
+        config: The settings in force, by the names of `RunConfig`.
         snapshot: What it decides on.
+        ticker: What was asked about last, as it was asked, or None before.
         curr_state: Final state of the last decision, or None before the first.
+        log_states_dict: Session, as text -> what was logged of the state decided for it.
         analysis: The last decision with all records, or None before the first.
+
+    Raises:
+        UsageError: An argument or setting does not fit.
+        DataError: There is no such snapshot, or it is damaged.
 
     Example:
         >>> graph = TradingAgentsGraph(snapshot="us-2013-2018")
@@ -201,50 +261,84 @@ class TradingAgentsGraph:
         config: Mapping[str, Any] | None = None,
         callbacks: Sequence[Any] | None = None,
         *,
-        snapshot: Snapshot | str | Path = "us-2013-2018",
-        memory: str = DEFAULT_MEMORY,
-        api_key: str | None = None,
-        data_dir: Path | str = "data",
-        reports_dir: Path | str = "reports",
+        snapshot: Snapshot | str | Path | None = None,
+        memory: str | None = None,
+        api_keys: Mapping[str, str] | None = None,
+        data_dir: Path | str | None = None,
+        reports_dir: Path | str | None = None,
     ) -> None:
-        self._settings = dict(config or {})
-        if selected_analysts is not None:
-            self._settings["analysts"] = tuple(selected_analysts)
+        given = snapshot.name if isinstance(snapshot, Snapshot) else snapshot
+        settings = _settings(
+            config,
+            analysts=_listed("selected_analysts", selected_analysts, "['market', 'news']"),
+            snapshot=None if given is None else str(given),
+            data_dir=data_dir,
+            reports_dir=reports_dir,
+        )
+        self.config: Mapping[str, Any] = MappingProxyType(
+            {
+                name: value
+                for name, value in settings
+                if name in settings.model_fields_set - OF_THE_QUESTION
+            }
+        )
         self._debug = debug
         self.snapshot = (
-            snapshot if isinstance(snapshot, Snapshot) else open_snapshot(snapshot, Path(data_dir))
+            snapshot
+            if isinstance(snapshot, Snapshot)
+            else open_snapshot(settings.snapshot, settings.data_dir)
         )
         self._desk = Desk(
             self.snapshot,
-            memory=memory,
-            data_dir=Path(data_dir),
-            reports_dir=Path(reports_dir),
-            api_key=api_key,
-            callbacks=tuple(callbacks or ()),
+            memory=memory_in_force(memory, settings.memory),
+            data_dir=settings.data_dir,
+            reports_dir=settings.reports_dir,
+            api_keys=api_keys,
+            callbacks=_listed("callbacks", callbacks, "[handler]") or (),
         )
+        self.ticker: str | None = None
         self.curr_state: Mapping[str, Any] | None = None
+        self.log_states_dict: dict[str, Mapping[str, Any]] = {}
         self.analysis: Analysis | None = None
 
-    def propagate(self, ticker: str, trade_date: date | str) -> tuple[Mapping[str, Any], Decision]:
+    def propagate(
+        self, company_name: str, trade_date: date | str, asset_type: str | None = None
+    ) -> tuple[Mapping[str, Any], Decision]:
         """Settle what the memory knows by the date, then decide.
 
         Args:
-            ticker: Symbol or instrument id.
-            trade_date: Session, or a date that moves to the session before.
+            company_name: Symbol or instrument id.
+            trade_date: Session, or a date that moves to the session before: a date, a datetime
+                of which the date counts, or text such as ``2018-06-29``.
+            asset_type: What TradingAgents is told, ``stock`` or ``crypto``. Here the snapshot knows
+                it; what says otherwise is refused.
 
         Returns:
             The final state, field -> text (a debate is a mapping of its own), and the decision:
             its rating, None where none was read, and the typed decision as JSON.
 
         Raises:
-            UsageError: The date does not read, or a setting does not fit.
+            UsageError: Ticker or date do not read, or a setting does not fit.
             DataError: The snapshot does not hold the ticker or the date.
             ProviderError: The model cannot be reached; see `Desk.decide` for the others.
         """
+        day = _date(trade_date)
+        if asset_type is not None:
+            kind = self._desk.kind_of(self.config, company_name, day)
+            if asset_type not in ("stock", "crypto") or (asset_type == "crypto") != (
+                kind == "crypto"
+            ):
+                raise UsageError(
+                    f"asset_type {shown(asset_type)}: in snapshot {self.snapshot.name} "
+                    f"{company_name} is of the kind {kind!r}: leave asset_type out"
+                )
+        self.ticker = company_name
         watcher = _Debug() if self._debug else None
-        analysis = self._desk.decide(self._settings, ticker, _date(trade_date), watcher=watcher)
+        analysis = self._desk.decide(self.config, company_name, day, watcher=watcher)
         self.analysis = analysis
         self.curr_state = _readable(analysis.decision)
+        session = analysis.record.key.session.isoformat()
+        self.log_states_dict[session] = state_document(analysis.decision.state)
         return self.curr_state, analysis.decision
 
     def save_reports(self, final_state: Mapping[str, Any], ticker: str) -> Path:
@@ -253,8 +347,12 @@ class TradingAgentsGraph:
         It lies under ``<reports_dir>/<ticker>/<date>``.
 
         Raises:
-            UsageError: The folder cannot be written.
+            UsageError: That is no final state, or the folder cannot be written.
         """
+        if not isinstance(final_state, Mapping):
+            raise UsageError(
+                f"{shown(final_state)} is no final state: give what propagate returns first"
+            )
         return save_reports(final_state, ticker, self._desk.reports_dir)
 
     def reflect_and_remember(self, returns_losses: float | str) -> str:
@@ -277,10 +375,19 @@ class TradingAgentsGraph:
         earned = _fraction(returns_losses)
         if self.analysis is None:
             raise UsageError("nothing was decided yet: call propagate first")
-        return self._desk.reflect(self._settings, self.analysis.record, earned=earned).lesson
+        return self._desk.reflect(self.config, self.analysis.record, earned=earned).lesson
 
     def process_signal(self, full_signal: str) -> str | None:
-        """Return the rating that a text declares, None where it declares none or several."""
+        """Return the rating that a text declares, None where it declares none or several.
+
+        Raises:
+            UsageError: It is no text.
+        """
+        if not isinstance(full_signal, str):
+            raise UsageError(
+                f"{shown(full_signal)} is no text: give one such as "
+                "final_state['final_trade_decision']"
+            )
         return read_rating(full_signal).rating
 
 
@@ -313,9 +420,29 @@ def _fraction(earned: float | str) -> float:
 
 
 def _date(value: date | str) -> date:
-    if isinstance(value, datetime):
-        return value.date()
     try:
-        return value if isinstance(value, date) else date.fromisoformat(value)
+        return value.date() if isinstance(value, datetime) else cast("date", spellings.day(value))
     except ValueError as error:
-        raise UsageError(f"{value!r} is no date: write YYYY-MM-DD") from error
+        raise UsageError(f"trade_date: {error}") from error
+
+
+def _listed(name: str, given: Iterable[Any] | None, such_as: str) -> tuple[Any, ...] | None:
+    """Return a list of the caller's as a tuple; a word is none, though it holds letters."""
+    if given is None:
+        return None
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f"{name} {shown(given)} is no list: write one such as {such_as}")
+    return tuple(given)
+
+
+def _settings(config: Mapping[str, Any] | None, **arguments: Any) -> RunConfig:
+    """Return the settings of any question: defaults, then the configuration, then arguments."""
+    if config is not None and not isinstance(config, Mapping):
+        raise UsageError(
+            f"config {shown(config)} is no mapping of settings: write one such as "
+            '{"max_debate_rounds": 2}'
+        )
+    refuse_run_settings(map(str, config or {}), "config")
+    some_day = date(2018, 1, 2)
+    question = {"tickers": ("AAPL",), "start": some_day, "end": some_day, "grid": "daily"}
+    return load_config(settings=config, flags={**arguments, **question})

@@ -10,19 +10,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from backtester.cache import CellReplies
 from backtester.cell import HARNESS, BenchSpec, Workbench
 from backtester.checkpoints import Checkpoint, Visit
-from backtester.records import CallRecord, CellKey, LessonRecord, OutcomeRecord, ReadRecord
+from backtester.errors import (
+    BudgetReached,
+    CacheMiss,
+    DataError,
+    ProviderError,
+    RunStopped,
+)
+from backtester.purse import CELL_BUDGET, Purse
+from backtester.records import (
+    CallRecord,
+    CellKey,
+    CellRecord,
+    LessonRecord,
+    OutcomeRecord,
+    ReadRecord,
+)
 from backtester.reply_cache import ReplyCache
 from backtester.snapshot import Snapshot
 from backtester.view import AsOfView
-from tradingagents_core.graph import Pipeline
+from tradingagents_core.graph import Pipeline, ReflectionRequest
 from tradingagents_core.protocols import CellRequest, Decision
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.topology import AnalystRow, analysts_for
+
+_RAISE_IT: Final = (
+    "all that was paid for is kept: raise the cap and run the same command to go on"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +110,7 @@ class AttendedBench(Workbench):
         watcher: Takes news.
         callbacks: LangChain callback handlers that hear every model call.
         names: Symbols of remembered instruments, for those that this snapshot does not hold.
+        purse: What may be spent.
 
     Attributes:
         decision: What the last try decided, with the state at its end; None before.
@@ -106,8 +126,9 @@ class AttendedBench(Workbench):
         watcher: Watcher,
         callbacks: Sequence[Any] = (),
         names: Mapping[str, str] | None = None,
+        purse: Purse | None = None,
     ) -> None:
-        super().__init__(spec, snapshot=snapshot, pipeline=pipeline, cache=cache)
+        super().__init__(spec, snapshot=snapshot, pipeline=pipeline, cache=cache, purse=purse)
         self.decision: Decision | None = None
         self._watcher = watcher
         self._callbacks = tuple(callbacks)
@@ -143,6 +164,14 @@ class AttendedBench(Workbench):
             thread_id=self._thread or None,
         )
         return self.decision
+
+    def reflect(self, request: ReflectionRequest, replies: CellReplies) -> str:
+        """Write the lesson of an earlier decision; whoever hears calls hears this one.
+
+        Raises:
+            PipelineError: The lesson cannot be written.
+        """
+        return self.pipeline.reflect(request, replies=replies, callbacks=self._callbacks)
 
     def symbols_at(self, key: CellKey, cutoff: datetime) -> Callable[[str], str]:
         """Return the function that gives an instrument's symbol at a cell's cutoff."""
@@ -214,3 +243,42 @@ class _Ears:
     def node_finished(self, cell: str, node: str, update: Mapping[str, Any]) -> None:
         """Pass a node on, with the replies of its try."""
         self._bench.node_finished(cell, node, update, self._replies)
+
+
+def require_budget(bench: Workbench) -> None:
+    """Raise where a cap has stopped the work of a bench.
+
+    Raises:
+        BudgetReached: With the cap and what was spent.
+    """
+    if bench.purse.reached is not None:
+        raise BudgetReached(f"{bench.purse.reached}; {_RAISE_IT}")
+
+
+def require_decided(record: CellRecord) -> CellRecord:
+    """Return a decided cell, and raise for another by what its caller can do about it.
+
+    Raises:
+        BudgetReached: A cap came first.
+        DataError: There is no usable bar.
+        CacheMiss: A strict replay has no recording.
+        ProviderError: The model was not reached.
+        RunStopped: It failed for another reason.
+    """
+    if record.status in ("done", "unread"):
+        return record
+    if record.status == "skipped_budget" or record.error_class == CELL_BUDGET:
+        raise BudgetReached(f"{record.key}: {record.error}; {_RAISE_IT}")
+    if record.status == "no_data":
+        raise DataError(f"{record.key}: {record.error}")
+    if record.error_class == "replay_miss":
+        raise CacheMiss(record.error or str(record.key))
+    if record.error_class == "transport":
+        raise ProviderError(
+            f"{record.key} failed to reach the model: {record.error}; "
+            "the same command goes on from there"
+        )
+    raise RunStopped(
+        f"{record.key} failed ({record.error_class}: {record.error}); "
+        "the same command goes on from there"
+    )

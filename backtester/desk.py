@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from filelock import FileLock
 
 from backtester import broker, checkpoints
-from backtester.attended import AttendedBench, Unwatched, Watcher
+from backtester.attended import (
+    AttendedBench,
+    Unwatched,
+    Watcher,
+    require_budget,
+    require_decided,
+)
 from backtester.cell import (
     BenchSpec,
     CellTask,
@@ -31,25 +35,39 @@ from backtester.cell import (
     write_lesson,
 )
 from backtester.checkpoints import open_checkpoint
-from backtester.config import RunConfig, load_config
+from backtester.config import MemoryScope, RunConfig
 from backtester.crew import Crew
-from backtester.decision_log import log_entries, write_decision_log
 from backtester.engine import Walk
-from backtester.errors import CacheMiss, DataError, ProviderError, RunStopped, UsageError
-from backtester.journal import Journal, Ledger, Record, read_ledger
+from backtester.errors import DataError, ProviderError, UsageError
+from backtester.journal import Ledger, Record
+from backtester.loading import load_config
 from backtester.memory import MemoryEntry
+from backtester.named_memory import DEFAULT_MEMORY, OFF, NamedMemory, memory_in_force
 from backtester.plan import Plan, cache_folder, lay_out, resolve_ticker
 from backtester.pricing import market_of
-from backtester.records import CellRecord, LessonRecord, ReturnRecord
+from backtester.purse import Purse
+from backtester.records import RATINGS, CellKey, CellRecord, LessonRecord, ReturnRecord
 from backtester.reply_cache import ReplyCache
 from backtester.runs import RunFolder
 from backtester.snapshot import Snapshot
+from backtester.spellings import ALIASES, shown
+from backtester.spend import SPEND_NAME
 from backtester.state_log import write_state_log
+from backtester.tariff import require_prices, tariff_of
 from tradingagents_core.protocols import Decision
 
-OFF: Final = "off"
-DEFAULT_MEMORY: Final = "default"
-LOG_NAME: Final = "decisions.md"
+OF_THE_QUESTION: Final = frozenset({"tickers", "start", "end", "grid"})
+"""Settings of a run that a single decision is asked with."""
+
+OF_MANY: Final = frozenset(
+    {
+        *("trials", "trials_share_memory", "warmup", "workers", "backend"),
+        *("on_failure", "name", "save_states"),
+    }
+)
+"""Settings that shape a run of many decisions and mean nothing to a single one."""
+
+_RAISE_IT: Final = "all that was paid for is kept: raise the cap and run the same command to go on"
 _OPEN: Final = ("waiting", "failed")
 _UNTOLD: Final = (
     "entry_price",
@@ -62,7 +80,23 @@ _UNTOLD: Final = (
     "alpha_cc",
     "directional_alpha",
 )
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOpen:
+    """Name an entry of a memory that this snapshot cannot settle, though it should.
+
+    Attributes:
+        key: The decision.
+        reason: What is wrong with it.
+    """
+
+    key: CellKey
+    reason: str
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"the decision {self.key} stays open: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +109,7 @@ class Analysis:
         settled: Memory rows of earlier decisions that were settled before it.
         folder: Folder of the analysis; its name tells symbol, session and identity.
         resumed_after: The last node that an earlier, stopped process got through, or None.
+        left_open: Entries of the memory that could not be settled and hinder nothing else.
     """
 
     record: CellRecord
@@ -82,6 +117,34 @@ class Analysis:
     settled: tuple[LessonRecord, ...]
     folder: Path
     resumed_after: str | None
+    left_open: tuple[LeftOpen, ...] = ()
+
+
+def refuse_run_settings(names: Iterable[str], where: str) -> None:
+    """Refuse settings of a run that somebody gives to a single decision, where they do nothing.
+
+    A file or a variable may serve runs too, so what it says of these is passed over without a
+    word; what is said to one decision alone is meant.
+
+    Args:
+        names: Names of settings as they were given.
+        where: What they were given in, for the message.
+
+    Raises:
+        UsageError: Names the first.
+    """
+    for name in names:
+        field = ALIASES[name].key if name in ALIASES else name
+        if field in OF_THE_QUESTION:
+            raise UsageError(
+                f"{where} {name}: a single decision is about one ticker on one date, which are "
+                "its arguments: leave it out"
+            )
+        if field in OF_MANY:
+            raise UsageError(
+                f"{where} {name}: it shapes a run of many decisions and means nothing to a single "
+                "one: leave it out"
+            )
 
 
 class Desk:
@@ -90,10 +153,11 @@ class Desk:
     Args:
         snapshot: Frozen market data.
         memory: Name of the memory; decisions under one name see each other's lessons. ``off``
-            shows no lesson and keeps nothing.
+            shows no lesson and keeps nothing. It wins over what settings say; where they are to
+            be asked, `memory_in_force` gives the name.
         data_dir: Folder of the reply cache.
         reports_dir: Folder of analyses and memories.
-        api_key: Key of the model provider; never stored.
+        api_keys: Key by provider, where one needs it; never stored.
         callbacks: LangChain callback handlers that hear every model call.
 
     Raises:
@@ -107,27 +171,39 @@ class Desk:
         memory: str = DEFAULT_MEMORY,
         data_dir: Path = Path("data"),
         reports_dir: Path = Path("reports"),
-        api_key: str | None = None,
+        api_keys: Mapping[str, str] | None = None,
         callbacks: Sequence[Any] = (),
     ) -> None:
         self.snapshot = snapshot
-        self.memory = _checked(memory)
+        self.memory = memory_in_force(memory, memory)
+        self._memory = NamedMemory(self.memory, reports_dir) if self.memory != OFF else None
         self._data_dir = data_dir
         self.reports_dir = reports_dir
-        self._api_key = api_key
+        self._api_keys = api_keys or {}
         self._callbacks = callbacks
 
     @property
     def memory_path(self) -> Path | None:
         """Journal of the memory, or None where it is off."""
-        if self.memory == OFF:
-            return None
-        return self.reports_dir / "memory" / self.memory / "journal.jsonl"
+        return self._memory.path if self._memory is not None else None
 
     def recall(self) -> Ledger:
-        """Return all that the memory holds."""
-        path = self.memory_path
-        return read_ledger(path) if path is not None and path.exists() else Ledger()
+        """Return all that the memory holds.
+
+        Raises:
+            DataError: Its journal is damaged, cannot be read, or has lost what it held.
+        """
+        return self._memory.recall() if self._memory is not None else Ledger()
+
+    def kind_of(self, settings: Mapping[str, Any], ticker: str, day: date) -> str:
+        """Return what kind of asset a ticker is, such as ``stock`` or ``crypto``.
+
+        Raises:
+            DataError: The snapshot does not hold the ticker or the date.
+            UsageError: A setting does not fit.
+        """
+        (instrument,) = self._config(settings, ticker, day).tickers
+        return market_of(self.snapshot, instrument).identity.asset_type
 
     def decide(
         self, settings: Mapping[str, Any], ticker: str, day: date, *, watcher: Watcher | None = None
@@ -135,7 +211,8 @@ class Desk:
         """Decide one ticker on one date.
 
         Args:
-            settings: Fields of `RunConfig`; ticker, dates and grid are set here.
+            settings: Fields of `RunConfig`; what is asked and the desk's own folders and memory
+                win over them.
             ticker: Symbol or instrument id.
             day: Session, or a date that moves to the session before.
             watcher: Takes news.
@@ -148,17 +225,20 @@ class Desk:
             UsageError: Folders cannot be written, or another process works on this analysis.
             ProviderError: The model cannot be reached; the same call goes on from there later.
             CacheMiss: A strict replay has no recording.
+            BudgetReached: A cap was reached; the same call with a higher one goes on.
             RunStopped: The cell failed for another reason, which the message tells.
             LookaheadError: Something from the future was about to be seen.
         """
         watcher = watcher or Unwatched()
         plan, bench = self._prepare(settings, ticker, day, watcher)
         (barrier,) = plan.barriers
-        walk = self._walk(plan, bench)
+        walk, left_open = self._walk(plan, bench)
         settled = walk.settle(barrier.cutoff)
+        require_budget(bench)
         watcher.settled(settled)
         (task,) = walk.freeze(barrier)
-        folder = RunFolder(self.reports_dir / "analyses" / _case_name(plan, task))
+        name = _case_name(plan, task, memory=self.memory)
+        folder = RunFolder(self.reports_dir / "analyses" / name, what="analysis")
         folder.create()
         with folder.lock():
             record, resumed = self._decided(walk, task, bench, folder)
@@ -172,6 +252,7 @@ class Desk:
             settled=tuple(settled),
             folder=folder.path,
             resumed_after=resumed,
+            left_open=left_open,
         )
 
     def reflect(
@@ -191,8 +272,7 @@ class Desk:
             UsageError: The memory is off, or the decision has no rating.
             ProviderError: The lesson could not be written.
         """
-        if self.memory == OFF:
-            raise UsageError("the memory is off, so no lesson can be kept: name one")
+        memory = self._named()
         if record.rating is None:
             raise UsageError(f"{record.key} has no rating, and so no lesson")
         plan, bench = self._prepare(settings, record.key.ticker, record.key.session, Unwatched())
@@ -201,10 +281,11 @@ class Desk:
         lesson = write_lesson(
             bench, LessonTask(cell=record, returned=returned, decision_hash=decided)
         )
+        require_budget(bench)
         if lesson.lesson_status == "failed":
             raise ProviderError(f"the lesson of {record.key} could not be written: {lesson.error}")
-        self._page().append([returned, lesson])
-        self._export(plan.config)
+        memory.append([returned, lesson])
+        memory.write_log(cap=plan.config.memory_log_max_entries)
         return lesson
 
     # -- parts
@@ -213,7 +294,9 @@ class Desk:
         self, settings: Mapping[str, Any], ticker: str, day: date, watcher: Watcher
     ) -> tuple[Plan, AttendedBench]:
         config = self._config(settings, ticker, day)
-        pipeline = build_pipeline(config, api_key=self._api_key)
+        tariff = tariff_of(config)
+        require_prices(config, tariff)
+        pipeline = build_pipeline(config, api_keys=self._api_keys)
         plan = lay_out(config, self.snapshot, fingerprint=pipeline.fingerprint(), scored=False)
         spec = BenchSpec(
             config=plan.config,
@@ -228,27 +311,33 @@ class Desk:
             watcher=watcher,
             callbacks=self._callbacks,
             names={key.ticker: cell.symbol for key, cell in self.recall().cells.items()},
+            purse=Purse.open(
+                self.reports_dir / "analyses" / SPEND_NAME,
+                run_id=plan.run_id,
+                config=config,
+                tariff=tariff,
+                go_on=False,
+            ),
         )
         return plan, bench
 
     def _config(self, settings: Mapping[str, Any], ticker: str, day: date) -> RunConfig:
         """Return the configuration of a run of one cell."""
-        fields = {
-            **settings,
+        asked = {
             "tickers": (ticker,),
             "start": day,
             "end": day,
             "grid": "daily",
             "trials": 1,
+            "trials_share_memory": "own",
             "warmup": 0,
             "workers": 1,
+            "backend": "threading",
             "snapshot": self.snapshot.name,
             "data_dir": self._data_dir,
             "reports_dir": self.reports_dir,
         }
-        if self.memory == OFF:
-            fields["memory"] = OFF
-        config = load_config(flags=fields)
+        config = load_config(settings=settings, flags=asked)
         if not self.snapshot.start <= day <= self.snapshot.end:
             raise DataError(
                 f"{day} is outside snapshot {self.snapshot.name}, which covers "
@@ -257,22 +346,42 @@ class Desk:
         instrument = resolve_ticker(self.snapshot, ticker, config)
         session = market_of(self.snapshot, instrument).calendar.last_on_or_before(day)
         return config.model_copy(
-            update={"tickers": (instrument,), "start": session, "end": session}
+            update={
+                "tickers": (instrument,),
+                "start": session,
+                "end": session,
+                "memory": self._scope(config),
+            }
         )
 
-    def _walk(self, plan: Plan, bench: AttendedBench) -> Walk:
+    def _scope(self, config: RunConfig) -> MemoryScope:
+        """Return whose lessons are shown; a memory that was named is not switched off."""
+        if self.memory == OFF:
+            return "off"
+        return config.memory if config.memory != OFF else "portfolio"
+
+    def _walk(self, plan: Plan, bench: AttendedBench) -> tuple[Walk, tuple[LeftOpen, ...]]:
         """Return a walk that knows the memory's past, but for the cell that is asked for."""
-        page = self._page() if plan.config.memory != OFF else _Loose()
+        page = self._page() if self._memory is not None else _Loose()
         (barrier,) = plan.barriers
         for key in barrier.keys:
             page.ledger.cells.pop(key, None)
-        walk = Walk(plan, page, Crew(bench.spec, api_key=self._api_key, bench=bench))
-        for _, cell in sorted(page.ledger.cells.items()):
-            self._remind(walk, cell)
-        return walk
+        walk = Walk(plan, page, Crew(bench.spec, api_keys=self._api_keys, bench=bench))
+        left_open = []
+        for key, cell in sorted(page.ledger.cells.items()):
+            # One entry that cannot be, such as one on a holiday, must not take all others along.
+            try:
+                self._remind(walk, cell)
+            except DataError as error:
+                left_open.append(LeftOpen(key=key, reason=str(error)))
+        return walk, tuple(left_open)
 
     def _remind(self, walk: Walk, cell: CellRecord) -> None:
-        """Tell a walk of one past decision: its lesson, or that its return is still to come."""
+        """Tell a walk of one past decision: its lesson, or that its return is still to come.
+
+        Raises:
+            DataError: It is about no session, has a word for a rating that is none, or the like.
+        """
         ledger = walk.journal.ledger
         lesson, returned = ledger.lessons.get(cell.key), ledger.returns.get(cell.key)
         if lesson is not None and returned is not None and lesson.lesson_status not in _OPEN:
@@ -285,6 +394,8 @@ class Desk:
                 )
             )
         elif self._holds(cell):
+            if cell.rating not in (None, *RATINGS):
+                raise DataError(f"{shown(cell.rating)} is no rating")
             walk.expect(cell)
 
     def _holds(self, cell: CellRecord) -> bool:
@@ -297,12 +408,12 @@ class Desk:
     ) -> tuple[CellRecord, str | None]:
         if not walk.plan.config.checkpoint_enabled:
             (record,) = walk.decide([task])
-            return _require_decided(record), None
+            return require_decided(record), None
         with open_checkpoint(folder) as checkpoint:
             last = checkpoint.before[-1].node if checkpoint.before else None
             bench.resume_from(checkpoint, folder.run_id)
             (record,) = walk.decide([task])
-            return checkpoint.whole(_require_decided(record)), last
+            return checkpoint.whole(require_decided(record)), last
 
     def _keep(self, walk: Walk, record: CellRecord) -> None:
         """Commit a decision; a new one gets a memory row that waits for its return."""
@@ -310,40 +421,28 @@ class Desk:
         walk.commit([record])
         if before is None or (before.rating, before.decision) != (record.rating, record.decision):
             walk.journal.append([waiting_row(record)])
-        self._export(walk.plan.config)
-
-    def _export(self, config: RunConfig) -> None:
-        """Write the memory as Markdown for people; it is read by no part of this program."""
-        path = self.memory_path
-        if path is not None and config.memory != OFF:
-            with _held(path):
-                kept = self.recall()
-                entries = log_entries(
-                    kept.cells.values(), kept.returns.values(), kept.lessons.values()
-                )
-                cap = config.memory_log_max_entries
-                write_decision_log(entries, path.with_name(LOG_NAME), cap=cap)
+        if self._memory is not None:
+            self._memory.write_log(cap=walk.plan.config.memory_log_max_entries)
 
     def _page(self) -> _Page:
-        path = self.memory_path
-        if path is None:
-            raise UsageError("the memory is off")
-        return _Page(path, self.recall())
+        return _Page(self._named())
+
+    def _named(self) -> NamedMemory:
+        if self._memory is None:
+            raise UsageError("the memory is off, so no lesson can be kept: name one")
+        return self._memory
 
 
 class _Page:
-    """Read a memory once, and write to it in whole appends that no other process disturbs."""
+    """Read a memory once, and write to it."""
 
-    def __init__(self, path: Path, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self._path = path
+    def __init__(self, memory: NamedMemory) -> None:
+        self.ledger = memory.recall()
+        self._memory = memory
 
     def append(self, records: Sequence[Record]) -> None:
-        """Append to the journal under its lock, then take the records into the ledger."""
-        if not records:
-            return
-        with _held(self._path), closing(Journal.open(self._path)) as journal:
-            journal.append(records)
+        """Write to the memory, then take the records into the ledger."""
+        self._memory.append(records)
         for record in records:
             self.ledger.add(record)
 
@@ -360,58 +459,15 @@ class _Loose:
             self.ledger.add(record)
 
 
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Hold a memory for one write; whoever comes second waits, for it takes milliseconds."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path.parent / ".lock")
-        lock.acquire()
-    except OSError as error:
-        raise UsageError(
-            f"memory {path.parent} cannot be written ({error.strerror}): "
-            "name another folder with --reports-dir"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
+def _case_name(plan: Plan, task: CellTask, *, memory: str) -> str:
+    """Return the readable name of an analysis; its hash covers all that can change the answer.
 
-
-def _checked(memory: str) -> str:
-    if not _NAME.fullmatch(memory):
-        raise UsageError(
-            f"{memory!r} is no name of a memory: write letters, digits, - and _ (at most 40), "
-            "or 'off' for none"
-        )
-    return memory
-
-
-def _case_name(plan: Plan, task: CellTask) -> str:
-    """Return the readable name of an analysis; its hash covers all that can change the answer."""
-    identity = [plan.identity, task.lessons_hash]
+    The memory is in it too: what one question leaves half done is not for another memory.
+    """
+    identity = [plan.identity, task.lessons_hash, memory]
     digest = hashlib.sha256(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)).hexdigest()
     ticker = re.sub(r"[^a-z0-9]+", "-", task.key.ticker.lower()).strip("-")
     return f"{ticker}-{task.key.session}-{digest[:12]}"
-
-
-def _require_decided(record: CellRecord) -> CellRecord:
-    """Raise for a cell that was not decided, by what its caller can do about it."""
-    if record.status in ("done", "unread"):
-        return record
-    if record.status == "no_data":
-        raise DataError(f"{record.key}: {record.error}")
-    if record.error_class == "replay_miss":
-        raise CacheMiss(record.error or str(record.key))
-    if record.error_class == "transport":
-        raise ProviderError(
-            f"{record.key} failed to reach the model: {record.error}; "
-            "the same command goes on from there"
-        )
-    raise RunStopped(
-        f"{record.key} failed ({record.error_class}: {record.error}); "
-        "the same command goes on from there"
-    )
 
 
 def _decision_of(bench: AttendedBench) -> Decision:

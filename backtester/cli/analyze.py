@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from backtester.cli import ask
 from backtester.cli.environment import data_folder, environment, refuse_keys, reports_folder
+from backtester.cli.models import tell_unknown_models, with_addresses
 from backtester.cli.runs import (
     Analysts,
     BaseUrl,
@@ -21,10 +23,12 @@ from backtester.cli.runs import (
     Settings,
     SnapshotName,
     Text,
-    api_key_of,
+    api_keys_of,
+    key_variables,
     words_of,
 )
 from backtester.errors import UsageError
+from backtester.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.cli.live import PipeView, TerminalView
@@ -41,7 +45,8 @@ QuickModel = Annotated[Text, typer.Option(help="Model for quick thinking.")]
 DeepModel = Annotated[Text, typer.Option(help="Model for deep thinking: the two judges.")]
 Language = Annotated[Text, typer.Option(help="Language of reports and decisions.")]
 MemoryName = Annotated[
-    str, typer.Option("--memory", help="Name of the memory to learn from and add to, or 'off'.")
+    Text,
+    typer.Option(help="Name of the memory to learn from and add to, or 'off'; 'default' if none."),
 ]
 KeepCheckpoint = Annotated[
     bool | None,
@@ -58,6 +63,7 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
+    context: typer.Context,
     ticker: Ticker = None,
     day: Day = None,
     config_file: ConfigPath = None,
@@ -71,7 +77,7 @@ def analyze(
     language: Language = None,
     snapshot: SnapshotName = None,
     benchmark: Benchmark = None,
-    memory: MemoryName = "default",
+    memory: MemoryName = None,
     checkpoint: KeepCheckpoint = None,
     clear_checkpoints: ClearCheckpoints = False,
     settings: Settings = None,
@@ -80,90 +86,135 @@ def analyze(
 ) -> None:
     """Decide one ticker on one date, with live progress and a report tree.
 
-    Without TICKER or DATE it asks, where there is a terminal to ask at.
+    Without TICKER or DATE it asks, where there is a terminal to ask at. A config file that also
+    serves runs will do: its tickers, dates, grid and trials give way to the question.
     """
-    places = {"data_dir": data_folder(data_dir), "reports_dir": reports_folder(reports_dir)}
+    _refuse_empty(context)
+    told = _told(context)
     if clear_checkpoints and not _cleared(
-        places["reports_dir"], go_on=bool(ticker or _at_a_desk())
+        _before_questions(config_file, told).reports_dir, go_on=bool(ticker or _at_a_desk())
     ):
         return
-    given = {
-        "ticker": ticker,
-        "date": day,
-        "analysts": analysts,
-        "depth": depth,
-        "provider": provider,
-        "base_url": base_url,
-        "language": language,
-        "benchmark": benchmark,
-        "quick_model": quick_model or model,
-        "deep_model": deep_model or model,
+    given = {"ticker": ticker, "date": day}
+    answers = {word: text for word, text in given.items() if text is not None}
+    if len(answers) < len(given):
+        answers = _answers(context, answers, told, config_file)
+    config = _configure(answers, told, config_file)
+    _decide(config, _memory_name(memory, told, config), answers["ticker"])
+
+
+def _told(context: typer.Context) -> dict[str, Any]:
+    """Return what flags and ``--set`` say, by the names of settings."""
+    from backtester.desk import refuse_run_settings
+    from backtester.loading import with_settings
+
+    given = context.params
+    settings: list[str] = given["settings"] or []
+    refuse_run_settings((text.partition("=")[0] for text in settings), "--set")
+    flags = {
+        **_fields_of(given),
+        "snapshot": given["snapshot"],
+        "checkpoint_enabled": given["checkpoint"],
+        "data_dir": given["data_dir"] and data_folder(given["data_dir"]),
+        "reports_dir": given["reports_dir"] and reports_folder(given["reports_dir"]),
     }
-    flags: dict[str, Any] = {"snapshot": snapshot, "checkpoint_enabled": checkpoint, **places}
-    answers = _answers(given, flags, config_file)
-    config = _configure(answers, flags, config_file, settings or [])
-    _decide(config, memory, answers["ticker"])
+    model = given["model"]
+    both = {} if model is None else {"quick_model": model, "deep_model": model}
+    # A model of both tiers is less than one that is named for a tier.
+    return {**both, **with_settings(flags, settings)}
+
+
+def _fields_of(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return answers by the names of settings, as far as there are any."""
+    depth = answers.get("depth")
+    rounds = ask.rounds_of(depth) if depth is not None else None
+    fields = {field: answers.get(word) for word, field in ask.FIELDS.items()}
+    fields |= {"max_debate_rounds": rounds, "max_risk_discuss_rounds": rounds}
+    fields |= {"analysts": words_of(answers.get("analysts"))}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _refuse_empty(context: typer.Context) -> None:
+    """Refuse an empty text: a shell's variable that is not set must not pass for the default."""
+    for option in context.command.params:
+        if context.params.get(str(option.name)) == "":
+            word = option.opts[0] if option.opts[0].startswith("-") else str(option.metavar)
+            raise UsageError(f"{word} is empty: write something, or leave it out")
 
 
 def _answers(
-    given: dict[str, str | None], flags: dict[str, Any], config_file: Path | None
+    context: typer.Context, given: dict[str, str], told: dict[str, Any], config_file: Path | None
 ) -> dict[str, str]:
-    """Return what was given, completed by questions where something is missing."""
-    missing = [word for word in ("ticker", "date") if given[word] is None]
-    if not missing:
-        return {key: value for key, value in given.items() if value is not None}
+    """Return ticker and date, and answers to what no flag, file or variable says."""
     if not _at_a_desk():
+        missing = [word for word in ("ticker", "date") if word not in given]
         raise UsageError(
             f"{' and '.join(word.upper() for word in missing)} missing, and there is no terminal "
             "to ask at: write 'backtester analyze TICKER DATE', such as 'NVDA 2018-06-29'"
         )
     from backtester.snapshot import open_snapshot
 
-    # Questions need a snapshot before there is a ticker: any will do for its name.
-    some_day = ask.day_of("2018-01-02")
-    known = {"tickers": ("AAPL",), "start": some_day, "end": some_day}
-    base = _load(config_file, {**known, **flags})
-    answers = ask.ask(given, ask.recall(), open_snapshot(base.snapshot, base.data_dir))
-    refuse_keys(answers, variable=base.api_key_env)
+    base = _before_questions(config_file, told)
+    # What was given is shown again below the questions, so it is looked at before.
+    api_keys_of(base)
+    said = base.model_fields_set
+    known = {word: str(getattr(base, name)) for word, name in ask.FIELDS.items() if name in said}
+    snapshot = open_snapshot(base.snapshot, base.data_dir)
+    answers = ask.ask(given, ask.recall(), snapshot, known=known)
+    refuse_keys(answers, variables=key_variables(base))
     ask.remember(answers)
-    typer.echo(f"the same without questions: {ask.command_of(answers)}\n", err=True)
+    words = ask.command_of(answers, others=_given_words(context))
+    typer.echo(f"the same without questions: {words}\n", err=True)
     return answers
 
 
-def _configure(
-    answers: dict[str, str],
-    flags: dict[str, Any],
-    config_file: Path | None,
-    settings: list[str],
-) -> RunConfig:
-    from backtester.config import setting
+def _given_words(context: typer.Context) -> list[str]:
+    """Return the options as somebody gave them."""
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if not option.opts[0].startswith("--") or value is None:
+            continue
+        if option.name != "clear_checkpoints":
+            for one in value if isinstance(value, list | tuple) else [value]:
+                switch = [*option.opts, *option.secondary_opts] if isinstance(one, bool) else []
+                words += [switch[not one]] if switch else [option.opts[0], str(one)]
+    return words
 
+
+def _before_questions(config_file: Path | None, told: dict[str, Any]) -> RunConfig:
+    """Return the settings of any question: what is asked must not matter to who asks."""
+    some_day = ask.day_of("2018-01-02")
+    any_question = {"tickers": ("AAPL",), "start": some_day, "end": some_day, "grid": "daily"}
+    return _load(config_file, {**told, **any_question})
+
+
+def _configure(
+    answers: dict[str, str], told: dict[str, Any], config_file: Path | None
+) -> RunConfig:
     day = ask.day_of(answers["date"])
-    rounds = ask.rounds_of(answers["depth"]) if "depth" in answers else None
-    wanted = {
-        "tickers": (answers["ticker"],),
-        "start": day,
-        "end": day,
-        "grid": "daily",
-        "analysts": words_of(answers.get("analysts")),
-        "provider": answers.get("provider"),
-        "max_debate_rounds": rounds,
-        "max_risk_discuss_rounds": rounds,
-        "base_url": answers.get("base_url"),
-        "output_language": answers.get("language"),
-        **{name: answers.get(name) for name in ("quick_model", "deep_model", "benchmark")},
-        **flags,
-    }
-    wanted.update(setting(text) for text in settings)
-    config = _load(config_file, wanted)
+    question = {"tickers": (answers["ticker"],), "start": day, "end": day, "grid": "daily"}
+    config = with_addresses(_load(config_file, {**_fields_of(answers), **told, **question}))
     if "checkpoint_enabled" in config.model_fields_set:
         return config
     # A single decision is dear enough to be worth its checkpoints; they cost a run of many.
     return config.model_copy(update={"checkpoint_enabled": True})
 
 
+def _memory_name(memory: str | None, told: dict[str, Any], config: RunConfig) -> str:
+    from backtester.named_memory import OFF, memory_in_force
+
+    name = memory_in_force(memory, config.memory)
+    if memory is not None and "memory" in told and (name == OFF) != (told["memory"] == OFF):
+        raise UsageError(
+            f"--memory {memory} and --set memory={told['memory']} say different things: "
+            "keep one of them"
+        )
+    return name
+
+
 def _load(config_file: Path | None, flags: dict[str, Any]) -> RunConfig:
-    from backtester.config import load_config
+    from backtester.loading import load_config
 
     return load_config(config_file, environ=environment(), flags=flags)
 
@@ -178,8 +229,9 @@ def _decide(config: RunConfig, memory: str, ticker: str) -> None:
         memory=memory,
         data_dir=config.data_dir,
         reports_dir=config.reports_dir,
-        api_key=api_key_of(config),
+        api_keys=api_keys_of(config),
     )
+    tell_unknown_models(config)
     with _view() as view:
         analysis = desk.decide(config.model_dump(), ticker, config.end, watcher=view)
     report = write_report_tree(analysis.decision.state, analysis.folder)
@@ -200,6 +252,8 @@ def _tell(analysis: Analysis, desk: Desk, report: Path) -> None:
         "reports": str(report),
         "rating": record.rating or "none: no rating could be read",
     }
+    for entry in analysis.left_open:
+        typer.echo(printable(f"note: memory {desk.memory}: {entry}"), err=True)
     for word, text in lines.items():
         typer.echo(f"{word:<10}{text}")
 

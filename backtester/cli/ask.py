@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import typer
 
+from backtester import spellings
 from backtester.errors import DataError, UsageError
 from backtester.spellings import shown
 
 if TYPE_CHECKING:
     from backtester.snapshot import Snapshot
-    from tradingagents_core.llm.factory import Provider
+    from tradingagents_core.llm.providers import Provider
 
 Answers = dict[str, str]
 DEPTHS: Final = {"shallow": 1, "medium": 3, "deep": 5}
 _MODELS: Final = {"rulebook": "rulebook-1", "openai": "gpt-5.4-mini"}
+FIELDS: Final = {
+    "benchmark": "benchmark",
+    "analysts": "analysts",
+    "depth": "max_debate_rounds",
+    "provider": "provider",
+    "base_url": "base_url",
+    "quick_model": "quick_model",
+    "deep_model": "deep_model",
+    "language": "output_language",
+}
+"""The setting that each answer is for."""
+
 _FLAGS: Final = {
     "benchmark": "--benchmark",
     "analysts": "--analysts",
@@ -99,65 +112,72 @@ def remember(answers: Answers) -> None:
         typer.echo(f"note: answers are not kept, {path} cannot be written: {error}", err=True)
 
 
-def ask(given: Mapping[str, str | None], last: Answers, snapshot: Snapshot) -> Answers:
-    """Ask for everything that was not given.
+def ask(given: Answers, last: Answers, snapshot: Snapshot, *, known: Mapping[str, str]) -> Answers:
+    """Ask for everything that was not given and that no setting says already.
 
     Args:
-        given: Answers from the command line, None where there is none.
+        given: Answers from the command line.
         last: Those of the last time.
         snapshot: What is decided on.
+        known: What settings say, by the name of the answer.
     """
-    answers = {key: value for key, value in given.items() if value is not None}
+    answers = dict(given)
 
     def put(key: str, text: str, default: str, check: Callable[[str], object]) -> None:
-        if key not in answers:
+        if key not in answers and key not in known:
             answers[key] = Question(key=key, text=text, default=default, check=check).put()
 
     ticker = last.get("ticker", snapshot.instruments()[0])
     put("ticker", f"Ticker (snapshot {snapshot.name})", ticker, lambda text: _held(text, snapshot))
     day = last.get("date", snapshot.end.isoformat())
     put("date", "Date, YYYY-MM-DD", day, lambda text: _inside(text, snapshot))
-    if "benchmark" not in answers and not _has_benchmark(answers["ticker"], snapshot):
+    if not _has_benchmark(answers["ticker"], snapshot):
         index = next((name for name in snapshot.instruments() if name.startswith("^")), "none")
         put("benchmark", "Benchmark, or 'none'", last.get("benchmark", index), _said)
     put("analysts", "Analysts, in order", last.get("analysts", _analysts()), _some_analysts)
     depth = last.get("depth", "shallow")
     put("depth", f"Depth of the debates ({', '.join(DEPTHS)})", depth, rounds_of)
     put("provider", f"Provider ({', '.join(_providers())})", last.get("provider", "rulebook"), _row)
-    _ask_for_models(answers, last, put)
+    _ask_for_models(answers, known, last, put)
     put("language", "Language of reports", last.get("language", "English"), _said)
     return answers
 
 
 def _ask_for_models(
     answers: Answers,
+    known: Mapping[str, str],
     last: Answers,
     put: Callable[[str, str, str, Callable[[str], object]], None],
 ) -> None:
     """Ask for endpoint and models, as far as the provider leaves a choice."""
-    provider = answers["provider"]
+    provider = answers.get("provider") or known["provider"]
     same = last if last.get("provider") == provider else {}
     if provider == "rulebook":
-        answers.setdefault("quick_model", _MODELS[provider])
-        answers.setdefault("deep_model", _MODELS[provider])
+        unsaid = {"quick_model", "deep_model"} - known.keys() if "provider" in answers else ()
+        answers.update(dict.fromkeys(sorted(unsaid), _MODELS[provider]))
         return
     if _row(provider).own_url is None:
         put(
             "base_url", "Address, such as http://127.0.0.1:8000/v1", same.get("base_url", ""), _said
         )
-    known = _MODELS.get(provider, "")
-    put("quick_model", "Model for quick thinking", same.get("quick_model", known), _said)
-    deep = same.get("deep_model", answers["quick_model"])
+    usual = _MODELS.get(provider, "")
+    put("quick_model", "Model for quick thinking", same.get("quick_model", usual), _said)
+    deep = same.get("deep_model", answers.get("quick_model") or known["quick_model"])
     put("deep_model", "Model for deep thinking", deep, _said)
 
 
-def command_of(answers: Answers) -> str:
-    """Return the command that gives the same answers without a question."""
+def command_of(answers: Answers, *, others: Sequence[str] = ()) -> str:
+    """Return the command that gives the same answers without a question.
+
+    Args:
+        answers: What was asked.
+        others: Options that were given.
+    """
     words = ["backtester", "analyze", answers["ticker"], answers["date"]]
     for key, flag in _FLAGS.items():
         if key in answers:
             words += [flag, answers[key]]
-    return shlex.join(words)
+    return shlex.join([*words, *others])
 
 
 def rounds_of(depth: str) -> int:
@@ -178,9 +198,9 @@ def day_of(text: str) -> date:
         UsageError: It does not read.
     """
     try:
-        return date.fromisoformat(text)
+        return cast("date", spellings.day(text))
     except ValueError as error:
-        raise UsageError(f"DATE {shown(text)} is no date: write YYYY-MM-DD") from error
+        raise UsageError(f"DATE: {error}") from error
 
 
 def _held(ticker: str, snapshot: Snapshot) -> None:
@@ -222,16 +242,16 @@ def _some_analysts(text: str) -> None:
 
 
 def _providers() -> tuple[str, ...]:
-    from tradingagents_core.llm.factory import PROVIDERS
+    from tradingagents_core.llm.providers import PROVIDERS
 
     return tuple(PROVIDERS)
 
 
 def _row(provider: str) -> Provider:
-    from tradingagents_core.llm.factory import PROVIDERS
+    from tradingagents_core.llm.providers import PROVIDERS
 
     if provider not in PROVIDERS:
-        raise UsageError(f"provider {provider!r} is none: write {', '.join(PROVIDERS)}")
+        raise UsageError(f"provider {shown(provider)} is none: write {', '.join(PROVIDERS)}")
     return PROVIDERS[provider]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -15,6 +15,8 @@ _DOTENV = Path(".env")
 # A shorter word, such as local servers are given for a key, is no secret; nor is it always one
 # twice as long, where it is no part of an address but a name.
 _SECRET_LENGTH: Final = 8
+# The defaults of `RunConfig`, which takes its time to load; a test compares the two.
+_FOLDERS: Final = {"data_dir": Path("data"), "reports_dir": Path("reports")}
 
 
 def environment() -> Mapping[str, str]:
@@ -23,26 +25,30 @@ def environment() -> Mapping[str, str]:
 
 
 def reports_folder(flag: Path | None) -> Path:
-    """Return the reports folder in force: the flag, else the variable, else ``reports``.
+    """Return the reports folder in force, for a command that takes no other setting.
+
+    The flag wins over the variables, under whichever name of the setting, and these over
+    ``reports``.
 
     Raises:
-        UsageError: It cannot be the path of a folder.
+        UsageError: It cannot be the path of a folder, or two variables of one prefix differ.
     """
-    return _folder(flag, "--reports-dir", "BACKTESTER_REPORTS_DIR", "reports")
+    return _folder(flag, "--reports-dir", "reports_dir")
 
 
 def data_folder(flag: Path | None) -> Path:
-    """Return the data folder in force: the flag, else the variable, else ``data``.
+    """Return the data folder in force, likewise: the flag, a variable, else ``data``.
 
     Raises:
-        UsageError: It cannot be the path of a folder.
+        UsageError: It cannot be the path of a folder, or two variables of one prefix differ.
     """
-    return _folder(flag, "--data-dir", "BACKTESTER_DATA_DIR", "data")
+    return _folder(flag, "--data-dir", "data_dir")
 
 
-def _folder(flag: Path | None, name: str, variable: str, default: str) -> Path:
-    given = environment().get(variable)
-    folder = flag or Path(given or default)
+def _folder(flag: Path | None, name: str, field: str) -> Path:
+    given = folder_in_environment(field) if flag is None else None
+    where = name if given is None else given.where
+    folder = flag or (Path(given.value) if given else _FOLDERS[field])
     try:
         spellings.folder(folder)
         folder.stat()
@@ -50,7 +56,6 @@ def _folder(flag: Path | None, name: str, variable: str, default: str) -> Path:
         # Whether it has to be there is for the command to say.
         return folder
     except (OSError, ValueError) as error:
-        where = name if flag else f"environment variable {variable}"
         words = (
             f"{folder} cannot be used ({error.strerror}): name another folder"
             if isinstance(error, OSError)
@@ -58,6 +63,30 @@ def _folder(flag: Path | None, name: str, variable: str, default: str) -> Path:
         )
         raise UsageError(f"{where}: {words}") from error
     return folder
+
+
+def folder_in_environment(field: str) -> spellings.Given | None:
+    """Return what the environment says about one folder, or None where it says nothing.
+
+    Nothing else is read, for a query has no use for the rest and need not fail over it.
+
+    Args:
+        field: ``data_dir`` or ``reports_dir``; other names of the setting count as well.
+
+    Raises:
+        UsageError: Two variables of one prefix name different folders.
+    """
+    others = (name for name, alias in spellings.ALIASES.items() if alias.key == field)
+    names = (field, *others)
+
+    def layer(prefix: str) -> Iterator[spellings.Given]:
+        for name in names:
+            variable = f"{prefix}{name.upper()}"
+            if text := environment().get(variable, "").strip():
+                where = f"environment variable {variable}"
+                yield spellings.Given(name=name, where=where, value=text)
+
+    return spellings.merge(map(layer, spellings.ENV_PREFIXES), provider="").get(field)
 
 
 def load_dotenv() -> None:
@@ -90,23 +119,23 @@ def load_dotenv() -> None:
         os.environ.setdefault(name, value.strip().strip("\"'"))  # noqa: TID251 - the edge
 
 
-def refuse_keys(settings: Mapping[str, str | None], *, variable: str | None = None) -> None:
+def refuse_keys(settings: Mapping[str, str | None], *, variables: Iterable[str] = ()) -> None:
     """Refuse settings that hold a provider's key, for they are written into manifests.
 
     Args:
         settings: Values by the name of their setting; of an address, host and port are let pass.
-        variable: Variable that holds a key, beside those of the providers.
+        variables: Variables that hold a key, beside those of the providers.
 
     Raises:
         UsageError: Names setting and variable, and not the key.
     """
-    from tradingagents_core.llm.factory import PROVIDERS
+    from tradingagents_core.llm.providers import PROVIDERS
 
-    variables = [variable, *(provider.key_variable for provider in PROVIDERS.values())]
+    owners = [*variables, *(name for row in PROVIDERS.values() for name in row.secret_variables)]
     for name, value in settings.items():
         held = _written(value or "")
         least = _SECRET_LENGTH if held != value else 2 * _SECRET_LENGTH
-        for owner in filter(None, variables):
+        for owner in owners:
             key = environment().get(owner, "").strip()
             if len(key) >= least and (key in held or key in unquote(held)):
                 raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
-from backtester import TradingAgentsGraph, cli
+from backtester import DEFAULT_CONFIG, TradingAgentsGraph, cli
 from backtester.backtest import run
 from backtester.errors import DataError, UsageError
 from backtester.journal import read_ledger
@@ -218,7 +218,8 @@ def test_a_told_result_becomes_a_lesson(
     lesson = graph.reflect_and_remember(told)
 
     (row,) = read_ledger(workspace.reports / "memory" / "mine" / "journal.jsonl").lessons.values()
-    assert (row.lesson, row.raw_return) == (lesson, pytest.approx(earned))
+    assert row.lesson == lesson
+    assert row.raw_return == pytest.approx(earned)
     state, _ = graph.propagate("AAA", "2018-01-19")
     assert lesson in state["past_context"]
 
@@ -235,3 +236,184 @@ def test_reflection_needs_a_decision_a_return_and_a_memory(workspace: Workspace)
         graph.reflect_and_remember(-1.5)
     with pytest.raises(UsageError, match="memory is off"):
         graph.reflect_and_remember(0.01)
+
+
+# ----------------------------------------------------------------------------- arguments, settings
+
+
+def test_folders_snapshot_and_memory_may_stand_in_the_configuration(workspace: Workspace) -> None:
+    config = {
+        **CONFIG,
+        "results_dir": str(workspace.path / "results"),
+        "data_dir": str(workspace.data),
+        "snapshot": "small",
+        "memory": "off",
+    }
+
+    graph = TradingAgentsGraph(config=config)
+    state, _ = graph.propagate("AAA", "2018-01-05")
+
+    assert graph.snapshot.name == "small"
+    report = graph.save_reports(state, "AAA")
+    assert report.parents[2] == workspace.path / "results"
+    assert {path.name for path in (workspace.path / "results").iterdir()} == {"AAA", "analyses"}
+
+
+def test_an_argument_wins_over_the_configuration(workspace: Workspace) -> None:
+    config = {
+        **CONFIG,
+        "results_dir": "elsewhere",
+        "data_dir": "nowhere",
+        "snapshot": "big",
+        "selected_analysts": ["news"],
+        "memory": "off",
+    }
+
+    graph = graph_at(workspace, ["market"], config=config, memory="mine")
+    state, _ = graph.propagate("AAA", "2018-01-05")
+
+    assert (state["market_report"] != "", state["news_report"]) == (True, "")
+    assert (workspace.reports / "memory" / "mine" / "journal.jsonl").exists()
+
+
+def test_two_names_of_one_setting_that_differ_are_refused(workspace: Workspace) -> None:
+    with pytest.raises(UsageError, match="both set reports_dir"):
+        graph_at(workspace, config={**CONFIG, "results_dir": "a", "reports_dir": "b"})
+
+
+@pytest.mark.parametrize(
+    "name", ["tickers", "start", "end", "grid", "trials", "warmup", "workers", "save_states"]
+)
+def test_what_the_question_says_may_not_stand_in_the_configuration(
+    workspace: Workspace, name: str
+) -> None:
+    with pytest.raises(UsageError, match=f"config {name}: .*leave it out"):
+        graph_at(workspace, config={**CONFIG, name: 1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"selected_analysts": "market"}, "selected_analysts 'market' is no list"),
+        ({"selected_analysts": 5}, "selected_analysts 5 is no list"),
+        ({"selected_analysts": [5]}, "analysts"),
+        ({"callbacks": BaseCallbackHandler()}, "is no list: write one such as"),
+        ({"config": "run.toml"}, "config 'run.toml' is no mapping"),
+        ({"config": {"output_language": " "}}, "output_language: is empty"),
+        ({"config": {"debug": True}}, "debug=True"),
+        ({"memory": 5}, "5 is no name of a memory"),
+        ({"data_dir": 5}, "data_dir: 5 is no path"),
+    ],
+)
+def test_arguments_of_another_type_are_told(
+    workspace: Workspace, arguments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        graph_at(workspace, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("ticker", "day", "says"),
+    [
+        ("AAA", None, "trade_date: None is no date"),
+        ("AAA", 20180105, "trade_date: 20180105 is no date"),
+        ("AAA", "20180105", "trade_date: '20180105' is no date"),
+        ("AAA", "2018-W01-5", "trade_date: '2018-W01-5' is no date"),
+        ("AAA", 1515110400.0, "is no date"),
+        (None, "2018-01-05", "None"),
+        (5, "2018-01-05", "5 is no text"),
+        ("", "2018-01-05", "'' is no ticker"),
+    ],
+)
+def test_a_question_of_another_type_is_told(
+    workspace: Workspace, ticker: Any, day: Any, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        graph_at(workspace).propagate(ticker, day)
+
+
+@pytest.mark.parametrize(
+    "day", [date(2018, 1, 5), datetime(2018, 1, 5, 23, 59, tzinfo=UTC), "2018-01-05"]
+)
+def test_dates_of_python_are_dates(workspace: Workspace, day: date | str) -> None:
+    graph = graph_at(workspace, memory="off")
+
+    state, _ = graph.propagate(company_name="AAA", trade_date=day)
+
+    assert state["trade_date"] == "2018-01-05"
+
+
+@pytest.mark.parametrize("signal", [None, 5, b"**Rating**: Buy"])
+def test_a_signal_that_is_no_text_is_told(workspace: Workspace, signal: Any) -> None:
+    with pytest.raises(UsageError, match="is no text"):
+        graph_at(workspace).process_signal(signal)
+
+
+def test_reports_of_no_decision_are_told(workspace: Workspace) -> None:
+    graph = graph_at(workspace)
+
+    with pytest.raises(UsageError, match="give what propagate returns first"):
+        graph.save_reports(graph.curr_state, "AAA")  # type: ignore[arg-type]
+
+
+def test_callbacks_hear_the_lessons_of_earlier_decisions_too(workspace: Workspace) -> None:
+    graph_at(workspace, memory="mine").propagate("AAA", "2018-01-05")
+    handler = Counting()
+    graph = graph_at(workspace, callbacks=[handler], memory="mine")
+
+    graph.propagate("AAA", "2018-01-19")
+
+    assert graph.analysis is not None
+    lessons = [call for lesson in graph.analysis.settled for call in lesson.calls]
+    assert len(lessons) == 1
+    assert handler.heard["end"] == len(graph.analysis.record.calls) + 1
+
+
+def test_a_told_return_is_heard_by_callbacks(workspace: Workspace) -> None:
+    handler = Counting()
+    graph = graph_at(workspace, callbacks=[handler], memory="mine")
+    graph.propagate("AAA", "2018-01-05")
+    before = handler.heard["end"]
+
+    graph.reflect_and_remember(0.01)
+
+    assert handler.heard["end"] == before + 1
+
+
+# ------------------------------------------------------------------------------- as the seeds do
+
+
+def test_the_object_keeps_what_was_asked_and_what_was_logged(workspace: Workspace) -> None:
+    graph = graph_at(workspace)
+    assert (graph.ticker, graph.curr_state, graph.log_states_dict) == (None, None, {})
+
+    graph.propagate("AAA", "2018-01-07")
+
+    (log,) = (workspace.reports / "analyses").glob("*/full_states_log_2018-01-05.json")
+    assert graph.ticker == "AAA"
+    assert graph.log_states_dict == {"2018-01-05": json.loads(log.read_text(encoding="utf-8"))}
+
+
+def test_the_asset_type_of_the_seeds_is_taken_where_it_is_true(workspace: Workspace) -> None:
+    graph = graph_at(workspace, memory="off")
+
+    state, _ = graph.propagate("AAA", "2018-01-05", "stock")
+    assert state["asset_type"] == "stock"
+    for wrong in ("crypto", "bond"):
+        with pytest.raises(UsageError, match=f"asset_type '{wrong}': .*AAA is of the kind 'stock'"):
+            graph.propagate("AAA", "2018-01-05", wrong)
+
+
+def test_a_changed_copy_of_the_default_configuration_is_a_configuration(
+    workspace: Workspace,
+) -> None:
+    config = DEFAULT_CONFIG.copy()
+    config |= {"max_debate_rounds": 2, "benchmark_ticker": "^GSPC"}
+    config["data_vendors"]["core_stock_apis"] = "yfinance"
+
+    state, _ = graph_at(workspace, config=config, memory="off").propagate("AAA", "2018-01-05")
+
+    assert state["investment_debate_state"]["count"] == 4
+    # Another copy knows nothing of it.
+    assert DEFAULT_CONFIG["data_vendors"] == {}
+    assert DEFAULT_CONFIG.copy()["results_dir"] == "reports"

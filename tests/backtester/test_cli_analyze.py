@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -23,9 +23,9 @@ from rich.cells import cell_len
 from backtester import cli
 from backtester.cli import ask
 from backtester.cli.live import Usage
-from backtester.journal import read_ledger
+from backtester.journal import encode, read_ledger
 from tests.support.openai_server import Act, OpenAIServer, Received
-from tests.support.records import make_call
+from tests.support.records import make_call, make_key
 from tests.support.rulebook_server import Fault, by_the_rules, faulty
 from tests.support.workspaces import Workspace, make_workspace
 
@@ -96,7 +96,32 @@ def test_a_pipe_gets_reports_and_rating_and_progress_goes_to_the_error_stream(
         ([*ANALYZE, "--depth", "abyss"], 2, ["'abyss'", "shallow, medium, deep"]),
         ([*ANALYZE, "--analysts", "market,macro"], 2, ["macro", "social"]),
         ([*ANALYZE, "--provider", "openai"], 2, ["OPENAI_API_KEY"]),
+        (["analyze", "AAA", "20180105"], 2, ["DATE: '20180105'", "YYYY-MM-DD"]),
+        (["analyze", "AAA", "2018-W01-5"], 2, ["DATE: '2018-W01-5'", "YYYY-MM-DD"]),
+        (["analyze", "", "2018-01-05"], 2, ["TICKER is empty"]),
+        (["analyze", "AAA", ""], 2, ["DATE is empty"]),
+        ([*ANALYZE, "--language", ""], 2, ["--language is empty"]),
+        ([*ANALYZE, "--memory", ""], 2, ["--memory is empty"]),
+        ([*ANALYZE, "--reports-dir", ""], 2, ["--reports-dir is empty"]),
+        ([*ANALYZE, "--data-dir", ""], 2, ["--data-dir is empty"]),
+        ([*ANALYZE, "--set", "results_dir="], 2, ["results_dir", "is empty"]),
+        ([*ANALYZE, "--analysts", ",,"], 2, ["analysts is empty"]),
+        ([*ANALYZE, "--set", "output_language= "], 2, ["output_language", "is empty"]),
         ([*ANALYZE, "--memory", "../up"], 2, ["'../up' is no name of a memory"]),
+        ([*ANALYZE, "--memory", "x" * 300], 2, ["(302 characters) is no name of a memory"]),
+        ([*ANALYZE, "--memory", "mine", "--set", "memory=off"], 2, ["--memory mine", "keep one"]),
+        ([*ANALYZE, "--set", "start=2018-01-01"], 2, ["--set start", "leave it out"]),
+        ([*ANALYZE, "--set", "end=2018-01-01"], 2, ["--set end", "leave it out"]),
+        ([*ANALYZE, "--set", "tickers=BBB"], 2, ["--set tickers", "leave it out"]),
+        ([*ANALYZE, "--set", "grid=weekly"], 2, ["--set grid", "leave it out"]),
+        ([*ANALYZE, "--set", "trials=2"], 2, ["--set trials", "leave it out"]),
+        ([*ANALYZE, "--set", "workers=2"], 2, ["--set workers", "leave it out"]),
+        ([*ANALYZE, "--set", "benchmark=none"], 2, ["benchmark", "given twice", "keep one"]),
+        (
+            [*ANALYZE, "--set", "results_dir=a", "--reports-dir", "b"],
+            2,
+            ["both set reports_dir", "keep one"],
+        ),
         ([*ANALYZE, "--set", "horizn=3"], 2, ["'horizn'", "'horizon'"]),
         ([*ANALYZE, "--set", "mode=replay"], 4, ["no recording for node 'Market Analyst'"]),
         (["analyze", "ZZZ", "2018-01-05", "--snapshot", "small"], 3, ["'ZZZ'", "AAA"]),
@@ -165,6 +190,136 @@ def at(server: OpenAIServer) -> list[str]:
         *("--provider", "openai_compatible", "--base-url", server.url, "--model", "stub"),
         *("--set", "endpoint_alias=stub", "--set", "cell_retries=0", "--set", "max_retries=0"),
     ]
+
+
+def test_a_reader_who_leaves_early_does_not_cost_the_decision(workspace: Workspace) -> None:
+    child = subprocess.Popen(
+        [*COMMAND, *ANALYZE, "--analysts", "market"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.close()
+    err = child.stderr.read()
+    child.stderr.close()
+
+    assert child.wait(60) == 0
+    assert "Portfolio Manager is done" in err
+    assert "Broken" not in err
+    (cell,) = read_ledger(workspace.reports / "memory" / "default" / "journal.jsonl").cells.values()
+    assert cell.rating
+
+
+# ------------------------------------------------------------------------------ where things lie
+
+
+def used(workspace: Workspace) -> set[str]:
+    """Return the folders that hold an analysis."""
+    return {path.parent.name for path in workspace.path.glob("*/analyses")}
+
+
+# Lowest first, and in each pair one spelling of this project and one of the seeds.
+LEVELS = ("toml", "TRADINGAGENTS_", "BACKTESTER_", "flag")
+
+
+@pytest.mark.parametrize("name", ["reports_dir", "results_dir"])
+@pytest.mark.parametrize("highest", LEVELS)
+def test_the_highest_level_that_names_a_folder_has_it(
+    workspace: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    highest: str,
+    name: str,
+) -> None:
+    Path("shared.toml").write_text(f'{name} = "toml"\n')
+    words = ["--config", "shared.toml"]
+    for level in LEVELS[1 : LEVELS.index(highest) + 1]:
+        if level == "flag":
+            own = "--reports-dir" if name == "reports_dir" else "--set"
+            words += [own, "flag"] if own == "--reports-dir" else [own, "results_dir=flag"]
+        else:
+            monkeypatch.setenv(f"{level}{name.upper()}", level)
+
+    # A strict replay has nothing to answer from, but knows by then where it would write.
+    said = command(capsys, *ANALYZE, *words, "--set", "mode=replay")
+
+    assert (said.code, used(workspace)) == (4, {highest})
+
+
+def test_snapshots_lie_where_any_level_says(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.data.rename(workspace.path / "moved")
+    words = [*ANALYZE, "--set", "mode=replay"]
+
+    assert command(capsys, *words).code == 3
+    assert command(capsys, *words, "--set", "data_dir=moved").code == 4
+    monkeypatch.setenv("TRADINGAGENTS_DATA_DIR", "moved")
+    assert command(capsys, *words).code == 4
+
+
+def test_checkpoints_are_cleared_where_the_settings_say(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = Act(status=503, body={"error": {"message": "down"}})
+    fault = Fault(role="Market Analyst", day="2018-01-05", symbol="AAA", acts=[down])
+    monkeypatch.setenv("TRADINGAGENTS_RESULTS_DIR", "elsewhere")
+    with OpenAIServer(faulty(fault)) as server:
+        assert command(capsys, *ANALYZE, *at(server)).code == 5
+
+    said = command(capsys, "analyze", "--clear-checkpoints")
+
+    assert (said.code, said.err) == (0, "checkpoints cleared: 1\n")
+
+
+def test_a_config_file_of_a_run_gives_way_to_the_question(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("run.toml").write_text(
+        'tickers = ["BBB"]\nstart = 2018-02-01\nend = 2018-01-02\ngrid = "monthly"\n'
+        "trials = 3\nwarmup = 2\nworkers = 4\n"
+        'snapshot = "small"\nbenchmark = "^GSPC"\nanalysts = ["market"]\n'
+    )
+
+    said = command(capsys, "analyze", "AAA", "2018-01-05", "--config", "run.toml")
+
+    assert said.code == 0, said.err
+    assert "News Analyst" not in said.err
+    assert "analysis  AAA on 2018-01-05" in said.out
+
+
+# --------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    "words", [["--memory", "OFF"], ["--memory", "Off"], ["--set", "memory=off"]]
+)
+def test_memory_is_off_by_either_switch_and_no_name_is_printed(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    said = command(capsys, *ANALYZE, "--analysts", "market", *words)
+
+    assert said.code == 0
+    assert "memory    off, 0 lessons shown" in said.out
+    assert not (workspace.reports / "memory").exists()
+
+
+def test_an_entry_that_stays_open_is_named(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*ANALYZE, "--analysts", "market"]
+    command(capsys, *words)
+    journal = workspace.reports / "memory" / "default" / "journal.jsonl"
+    (cell,) = read_ledger(journal).cells.values()
+    with journal.open("ab") as file:
+        file.write(encode(replace(cell, key=make_key("AAA", "2018-01-06"))))
+
+    said = command(capsys, *words)
+
+    assert said.code == 0
+    assert re.search(r"^note: memory default: .*AAA\|2018-01-06\|0 stays open", said.err, re.M)
 
 
 # ---------------------------------------------------------------------------------------- killed
@@ -311,6 +466,26 @@ def test_a_person_is_asked_and_the_answers_are_the_next_defaults(
     for default in ("[BBB]", "[2018-01-05]", "[market]", "[medium]", "[German]"):
         assert default in again.out
     assert re.search(r"used +(\d+) calls, \1 from the cache", again.out)
+
+
+@pytest.mark.slow
+def test_what_settings_say_already_is_not_asked(workspace: Workspace) -> None:
+    Path("shared.toml").write_text(
+        'analysts = ["market"]\nprovider = "rulebook"\nmax_debate_rounds = 2\n'
+    )
+    words = ["analyze", "AAA", "--config", "shared.toml", "--snapshot", "small"]
+
+    said = at_a_terminal(
+        [*words, "--benchmark", "^GSPC", "--memory", "mine"], width=140, answers=["2018-01-05", ""]
+    )
+
+    assert said.code == 0, said.out
+    for word in ("Ticker (", "Benchmark", "Analysts,", "Depth", "Provider", "Model"):
+        assert f"{word}" not in said.out.partition("the same without")[0]
+    assert (
+        "backtester analyze AAA 2018-01-05 --language English --config shared.toml "
+        "--snapshot small --benchmark '^GSPC' --memory mine"
+    ) in said.out.replace("\r\n", " ")
 
 
 def test_the_command_without_questions_is_shown_and_means_the_same() -> None:

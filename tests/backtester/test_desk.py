@@ -12,9 +12,10 @@ import pytest
 from backtester.attended import Opening
 from backtester.backtest import run
 from backtester.desk import Analysis, Desk
-from backtester.errors import CacheMiss, DataError, ProviderError, UsageError
+from backtester.errors import CacheMiss, DataError, ProviderError, RunLocked, UsageError
 from backtester.journal import read_ledger
 from backtester.records import LessonRecord
+from backtester.runs import RunFolder
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.records import make_key
 from tests.support.rulebook_server import Fault, by_the_rules, faulty
@@ -313,3 +314,48 @@ def test_a_told_return_becomes_a_lesson_on_the_simulated_clock(workspace: Worksp
     assert [row.key.session for row in after.settled] == [date(2018, 1, 9)]
     assert "AAA|2018-01-05|0" in after.record.lessons_shown
     assert desk.recall().lessons[record.key] == lesson
+
+
+# ------------------------------------------------------------------------------ settings of a run
+
+
+def test_what_a_shared_configuration_says_of_a_run_gives_way_to_the_question(
+    workspace: Workspace,
+) -> None:
+    of_a_run = {
+        "tickers": ("BBB",),
+        "start": date(2018, 2, 1),
+        "end": date(2018, 1, 2),
+        "grid": "monthly",
+        "trials": 3,
+        "trials_share_memory": "first",
+        "warmup": 2,
+        "workers": 4,
+        "backend": "loky",
+    }
+
+    shared = desk_at(workspace).decide({**of_a_run, **SETTINGS}, "AAA", FIRST)
+    alone = desk_at(workspace).decide(SETTINGS, "AAA", FIRST)
+
+    assert shared.record.key == make_key("AAA", "2018-01-05")
+    assert shared.folder == alone.folder
+    assert keys_of(shared) == keys_of(alone)
+
+
+def test_the_folders_of_a_desk_win_over_settings_under_any_name(workspace: Workspace) -> None:
+    elsewhere = {**SETTINGS, "results_dir": "elsewhere", "data_dir": "nowhere"}
+
+    analysis = desk_at(workspace).decide(elsewhere, "AAA", FIRST)
+
+    assert analysis.folder.parent == workspace.reports / "analyses"
+
+
+def test_who_works_on_an_analysis_is_told_in_its_own_word(workspace: Workspace) -> None:
+    desk = desk_at(workspace)
+    folder = desk.decide(SETTINGS, "AAA", FIRST).folder
+
+    with (
+        RunFolder(folder).lock(),
+        pytest.raises(RunLocked, match=r"^analysis aaa-2018-01-05-.* is being worked on"),
+    ):
+        desk.decide(SETTINGS, "AAA", FIRST)

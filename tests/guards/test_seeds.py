@@ -9,13 +9,13 @@ from typing import get_type_hints
 
 import pytest
 
-from backtester.api import TradingAgentsGraph
+from backtester.api import DEFAULT_CONFIG, TradingAgentsGraph
 from backtester.config import RunConfig
 from backtester.reporting import COMPLETE, sections
 from backtester.spellings import ALIASES, WITHOUT_PLACE
 from tests.guards.sources import ROOT, expect_none
 from tradingagents_core.decisions import FORMS
-from tradingagents_core.llm.factory import PROVIDERS
+from tradingagents_core.llm.providers import PROVIDERS
 from tradingagents_core.state import AgentState, InvestDebateState, RiskDebateState
 from tradingagents_core.tools import TOOLS
 from tradingagents_core.topology import (
@@ -143,6 +143,24 @@ def test_the_report_files_are_those_that_are_written() -> None:
         first, *others = [part.file for part in section.parts]
         assert [f"{section.folder}/{first}", *others] in listed
     assert [COMPLETE] in listed
+
+
+def test_the_default_configuration_has_the_keys_of_the_page_once_each() -> None:
+    taken, _ = tables("Settings")
+    meant = [ALIASES[name].key if name in ALIASES else name for name in DEFAULT_CONFIG]
+    shared = {"reasoning_effort"}
+    assert set(DEFAULT_CONFIG) <= set(settings_of(taken))
+    assert [name for name in set(meant) - shared if meant.count(name) > 1] == []
+    # The analysts are an argument in the seeds.
+    pages = {ALIASES[name].key if name in ALIASES else name for name in settings_of(taken)}
+    assert pages - set(meant) == {"analysts"}
+
+
+def test_a_decision_is_asked_for_as_in_the_seeds() -> None:
+    signature = re.search(r"`propagate\(([^)]+)\)`", PAGE)
+    assert signature is not None
+    asked = list(inspect.signature(TradingAgentsGraph.propagate).parameters)
+    assert asked[1:] == [*signature[1].split(", "), "asset_type"]
 
 
 @pytest.mark.parametrize("name", ["propagate", "reflect_and_remember", "save_reports"])
