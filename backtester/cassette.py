@@ -1,338 +1,390 @@
-"""Recordings as a whole: check a cache, count it, and carry a run's part of it as one file.
+"""A cassette: the recording of one run as one file that people can carry, and need not trust.
 
-A cassette is ``*.jsonl.zst``, made for version control: JSON lines, compressed. First comes the
-run's manifest with its root, then the answers that the run used, by key, then the lines of its
-journal (decisions, returns, lessons and attempts without an answer), last a line with the number
-of lines and the sha256 over all before it.
+``*.jsonl.zst``, made for version control: canonical JSON, one object a line, compressed. First
+comes the run's manifest with its root, then the answers that the run used, by key, then the lines
+of its journal (decisions, returns, lessons, and attempts without an answer), last a line with the
+number of lines and the sha256 over all before it.
+
+A cassette may come from a stranger. It is read line by line within limits, never as a whole; a line
+in any other form than we write is refused, and no text of it names a file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 import orjson
 import zstandard
+from pydantic import TypeAdapter, ValidationError
 
-from backtester.answers import CacheRecord, record_of, record_text, request_problem
+from backtester.answers import CacheRecord, record_of, record_text
 from backtester.errors import DataError, UsageError
-from backtester.reply_cache import CacheProblem, ReplyCache
+from backtester.foreign_json import canonical_object, canonical_text
 from tradingagents_core.llm.keys import canonical_json
 
-CASSETTE_FORMAT = 1
-COMPRESSION_LEVEL = 12
+CASSETTE_FORMAT: Final = 1
+COMPRESSION_LEVEL: Final = 12
+# What compressed data begins with, by which a cassette is told from other files.
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_CHUNK: Final = 2**20
+_RECORD: Final = TypeAdapter(CacheRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheReport:
-    """Say what a check of recordings found.
+class Limits:
+    """Bound what is read of a cassette, so that a small file cannot fill memory or disk.
 
     Attributes:
-        records: Number of answers.
-        problems: What is wrong with which of them.
+        compressed: Bytes of the file.
+        uncompressed: Bytes of its lines.
+        ratio: Times that the lines may be longer than the file, once they are long.
+        line: Bytes of one line.
+        lines: Number of lines.
+        journal: Bytes of the journal, which is read as a whole.
+        window: Bytes that the decompressor may look back on, all in memory.
     """
 
-    records: int
-    problems: tuple[CacheProblem, ...]
+    compressed: int = 2**31
+    uncompressed: int = 2**34
+    ratio: int = 500
+    line: int = 2**25
+    lines: int = 5_000_000
+    journal: int = 2**28
+    window: int = 2**27
+
+
+LIMITS: Final = Limits()
+# Up to this size the ratio says nothing: a short text of one letter compresses without end.
+_RATIO_FROM: Final = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeStats:
-    """Count the answers that a node recorded with one model.
+class Head:
+    """Hold the first record: the run's manifest as JSON values, of any content."""
+
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalLine:
+    """Hold one line of the run's journal without its line end, of any content."""
+
+    text: str
+
+
+Item = Head | CacheRecord | JournalLine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """Say what was written.
 
     Attributes:
-        node: Node.
-        provider: Provider.
-        model: Model asked for.
-        records: Answers.
-        characters: Characters of the records.
-        input_tokens: As reported; None where an answer has none.
-        output_tokens: Likewise.
-        latency_s: Sum of the seconds that the calls took when they were made.
+        content: sha256 over the uncompressed lines, 64 hex digits.
+        answers: Answers in it.
+        journal: Lines of the journal in it.
+        size: Bytes of the file.
+        new: False where the file was there already with the same bytes.
     """
 
-    node: str
-    provider: str
-    model: str
-    records: int
-    characters: int
-    input_tokens: int | None
-    output_tokens: int | None
-    latency_s: float
+    content: str
+    answers: int
+    journal: int
+    size: int
+    new: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cassette:
-    """Hold the recording of one run.
-
-    Attributes:
-        manifest: The run's manifest, JSON text.
-        answers: Answers that the run used, by key.
-        journal: Lines of the run's journal, without their line ends.
-    """
-
-    manifest: str
-    answers: tuple[CacheRecord, ...]
-    journal: tuple[str, ...]
+def is_cassette(path: Path) -> bool:
+    """Say whether a path is a file that begins as a cassette does; never an error."""
+    try:
+        # Opening a pipe would wait for its other end.
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unpacked:
-    """Count what unpacking did: answers added, and those that were there already."""
-
-    added: int
-    present: int
+def names_cassette(name: str) -> bool:
+    """Say whether a word of a command names a cassette rather than a run."""
+    return name.endswith(".zst") or is_cassette(Path(name))
 
 
-# ------------------------------------------------------------------------------------- a cache
+# -------------------------------------------------------------------------------------- writing
 
 
-def verify_cache(folder: Path) -> CacheReport:
-    """Check every record of a cache: key derived anew from the request, reply against its hash.
-
-    Raises:
-        DataError: For a folder that is no cache, or a database that cannot be read at all.
-    """
-    cache = _existing(folder)
-    problems = cache.verify()
-    records = len(cache)
-    cache.close()
-    return CacheReport(records=records, problems=problems)
-
-
-def cache_stats(folder: Path) -> tuple[NodeStats, ...]:
-    """Count the answers of a cache by node, provider and model, sorted.
-
-    Raises:
-        DataError: For a folder that is no cache, or a damaged record.
-    """
-    cache = _existing(folder)
-    groups: dict[tuple[str, str, str], list[CacheRecord]] = {}
-    for record in cache.records():
-        groups.setdefault((record.node, record.provider, record.model), []).append(record)
-    cache.close()
-    return tuple(_stats(name, records) for name, records in sorted(groups.items()))
-
-
-def _existing(folder: Path) -> ReplyCache:
-    if not folder.is_dir():
-        raise DataError(f"no reply cache at {folder}: record a run first, or check the path")
-    return ReplyCache.open(folder, read_only=True)
-
-
-def _stats(name: tuple[str, str, str], records: list[CacheRecord]) -> NodeStats:
-    return NodeStats(
-        node=name[0],
-        provider=name[1],
-        model=name[2],
-        records=len(records),
-        characters=sum(len(record_text(record)) for record in records),
-        input_tokens=_total(record.reply.usage.input_tokens for record in records),
-        output_tokens=_total(record.reply.usage.output_tokens for record in records),
-        latency_s=sum(record.latency_s for record in records),
-    )
-
-
-def _total(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    numbers = [count for count in known if count is not None]
-    return sum(numbers) if len(numbers) == len(known) else None
-
-
-# --------------------------------------------------------------------------------- a cassette
-
-
-def pack(
-    path: Path, *, manifest: str, journal: Iterable[str], keys: Iterable[str], cache: ReplyCache
-) -> str:
-    """Write the cassette of a run.
+def write_cassette(
+    path: Path,
+    *,
+    manifest: Mapping[str, Any],
+    answers: Iterable[CacheRecord],
+    journal: Iterable[str],
+    force: bool = False,
+    secrets: Mapping[str, str] | None = None,
+) -> Written:
+    """Write a cassette whole or not at all.
 
     Args:
-        path: File to write; it is replaced at once or not at all.
-        manifest: The run's manifest, JSON text.
-        journal: Lines of its journal.
-        keys: Keys of the answers that it used.
-        cache: Where they are.
-
-    Returns:
-        The content hash: sha256 over the uncompressed lines.
+        path: File to write.
+        manifest: First record, JSON values.
+        answers: By key, each key once.
+        journal: Lines without their line ends.
+        force: Replace a file that holds something else.
+        secrets: Name -> text that may be in no line, such as the value of a key's variable.
 
     Raises:
-        DataError: For a key without a record, or a damaged one.
-        UsageError: For a file that cannot be written.
+        UsageError: Something else is there, it cannot be written, or a line holds a secret.
     """
-    answers: list[CacheRecord] = []
-    for key in sorted(set(keys)):
-        record = cache.get(key)
-        if record is None:
-            raise DataError(f"{cache.folder} has no answer {key}, which the run used: run it again")
-        answers.append(record)
-    return write_cassette(
-        path, Cassette(manifest=manifest, answers=tuple(answers), journal=tuple(journal))
-    )
-
-
-def write_cassette(path: Path, cassette: Cassette) -> str:
-    """Write a cassette and return its content hash.
-
-    Raises:
-        UsageError: For a file that cannot be written.
-    """
-    digest = hashlib.sha256()
-    fresh = path.with_name(f"{path.name}.new")
+    fresh: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("wb") as file:
-            compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL)
-            with compressor.stream_writer(file, closefd=False) as out:
-                count = 0
-                for line in _lines(cassette):
-                    data = f"{line}\n".encode()
-                    digest.update(data)
-                    out.write(data)
-                    count += 1
-                end = {"kind": "end", "lines": count, "sha256": digest.hexdigest()}
-                out.write(f"{canonical_json(end)}\n".encode())
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            fresh = Path(file.name)
+            done = _write_lines(file, _Lines(manifest, answers, journal), secrets or {})
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(path)
+        return _placed(fresh, path, done, force=force)
     except OSError as error:
         raise UsageError(f"cassette {path} cannot be written: {error.strerror or error}") from error
-    return digest.hexdigest()
+    finally:
+        if fresh is not None:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
 
 
-def read_cassette(path: Path) -> Cassette:
-    """Read a cassette and check it: order, number of lines, content hash, every answer.
+@dataclass
+class _Lines:
+    """Spell out a cassette's lines, and count them by kind."""
 
-    Raises:
-        DataError: For a file that is missing, cut, changed or of another format.
-    """
-    manifest: str | None = None
-    answers: list[CacheRecord] = []
-    journal: list[str] = []
-    for line in _checked_lines(path):
-        document = _object(path, line)
-        kind = document.get("kind")
-        if manifest is None:
-            manifest = _manifest_of(path, document)
-        elif kind == "answer":
-            answers.append(_answer_of(path, document))
-        elif kind == "journal" and isinstance(document.get("line"), str):
-            journal.append(document["line"])
-        else:
-            raise DataError(f"cassette {path} has a line of unknown kind {kind!r}")
-    if manifest is None:
-        raise DataError(f"cassette {path} is empty")
-    return Cassette(manifest=manifest, answers=tuple(answers), journal=tuple(journal))
+    manifest: Mapping[str, Any]
+    records: Iterable[CacheRecord]
+    lines: Iterable[str]
+    answers: int = 0
+    journal: int = 0
+    journal_size: int = 0
 
-
-def unpack(cassette: Cassette, cache: ReplyCache) -> Unpacked:
-    """Store a cassette's answers in a cache; answers that are there already stay.
-
-    Raises:
-        DataError: Where the cache holds another reply under a key: a replay of the run would
-            differ, so a new, empty cache is the place for it.
-    """
-    added = present = 0
-    for record in cassette.answers:
-        before = cache.get(record.key)
-        if before is None:
-            cache.add(record)
-            added += 1
-        elif before.reply == record.reply:
-            present += 1
-        else:
-            raise DataError(
-                f"{cache.folder} holds another reply under {record.key} than the cassette: "
-                "unpack it into an empty cache"
+    def require_readable(self, data: bytes) -> None:
+        """Refuse to write what nobody could read again."""
+        if len(data) > LIMITS.line or self.journal_size > LIMITS.journal:
+            raise UsageError(
+                "the run is too large for a cassette: a line takes up to "
+                f"{LIMITS.line >> 20} MiB, a journal up to {LIMITS.journal >> 20} MiB"
             )
-    return Unpacked(added=added, present=present)
+
+    def __iter__(self) -> Iterator[str]:
+        head = {"format": CASSETTE_FORMAT, "kind": "manifest", "manifest": self.manifest}
+        yield canonical_json(head)
+        for record in self.records:
+            about, reply, request = record_text(record).split("\n")
+            yield f'{{"about":{about},"kind":"answer","reply":{reply},"request":{request}}}'
+            self.answers += 1
+        for line in self.lines:
+            self.journal_size += len(line)
+            yield canonical_json({"kind": "journal", "line": line})
+            self.journal += 1
 
 
-def verify_cassette(path: Path) -> CacheReport:
-    """Check a cassette as `read_cassette` does, and each answer's key against its request."""
-    cassette = read_cassette(path)
-    problems = tuple(
-        CacheProblem(key=record.key, problem=problem)
-        for record in cassette.answers
-        if (problem := request_problem(record)) is not None
-    )
-    return CacheReport(records=len(cassette.answers), problems=problems)
-
-
-def _lines(cassette: Cassette) -> Iterator[str]:
-    head = {"format": CASSETTE_FORMAT, "kind": "manifest", "manifest": cassette.manifest}
-    yield canonical_json(head)
-    for record in sorted(cassette.answers, key=lambda one: one.key):
-        about, reply, request = record_text(record).split("\n")
-        yield canonical_json(
-            {
-                "about": orjson.loads(about),
-                "kind": "answer",
-                "reply": orjson.loads(reply),
-                "request": orjson.loads(request),
-            }
-        )
-    for line in cassette.journal:
-        yield canonical_json({"kind": "journal", "line": line})
-
-
-def _checked_lines(path: Path) -> Iterator[str]:
-    """Yield all lines but the last, which must count and hash them."""
+def _write_lines(file: Any, lines: _Lines, secrets: Mapping[str, str]) -> Written:
     digest = hashlib.sha256()
     count = 0
-    held: str | None = None
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
+    with compressor.stream_writer(file, closefd=False) as out:
+        for line in lines:
+            for name, secret in secrets.items():
+                if secret in line:
+                    raise UsageError(
+                        f"line {count + 1} of the cassette would hold the value of {name}: "
+                        "nothing was written; find it with 'show' and record the run without it"
+                    )
+            data = f"{line}\n".encode()
+            lines.require_readable(data)
+            digest.update(data)
+            out.write(data)
+            count += 1
+        end = {"kind": "end", "lines": count, "sha256": digest.hexdigest()}
+        out.write(f"{canonical_json(end)}\n".encode())
+    return Written(
+        content=digest.hexdigest(),
+        answers=lines.answers,
+        journal=lines.journal,
+        size=file.tell(),
+        new=True,
+    )
+
+
+def _placed(fresh: Path, path: Path, done: Written, *, force: bool) -> Written:
+    if path.exists() and not force:
+        if path.is_file() and path.read_bytes() == fresh.read_bytes():
+            return Written(**{**vars(done), "new": False})
+        raise UsageError(f"{path} is there and holds something else: --force replaces it")
+    # A temporary file is its maker's alone; a cassette is to be read by others.
+    fresh.chmod(0o644)
+    fresh.replace(path)
+    return done
+
+
+# -------------------------------------------------------------------------------------- reading
+
+
+def items(path: Path, *, limits: Limits = LIMITS) -> Iterator[Item]:
+    """Yield what a cassette holds, in order, line by line.
+
+    That it is whole and unchanged is known when the last item was taken: until then nothing that
+    was yielded may be believed, and an answer's key may have been made up.
+
+    Raises:
+        DataError: It is missing, cut, changed, out of order, over a limit, of another format, or
+            holds a line that is not written as ours are.
+    """
+    digest = hashlib.sha256()
+    order = _Order(path, limits)
+    number = 0
+    for number, data in enumerate(_raw_lines(path, limits), start=1):
+        if number > limits.lines:
+            raise DataError(f"cassette {path} has more than {limits.lines} lines: nobody made that")
+        if order.ended:
+            raise DataError(f"cassette {path} goes on after its end, in line {number}")
+        document = _document(path, number, data)
+        if document.get("kind") == "end":
+            _check_end(path, document, lines=number - 1, sha256=digest.hexdigest())
+            order.ended = True
+            continue
+        digest.update(data)
+        digest.update(b"\n")
+        yield order.checked(_item(path, number, document), number)
+    if not order.ended:
+        raise DataError(f"cassette {path} is {'cut short' if number else 'empty'}: fetch it again")
+
+
+@dataclass
+class _Order:
+    """Hold a cassette to its order: manifest, answers by key, journal."""
+
+    path: Path
+    limits: Limits
+    last: Item | None = None
+    journal: int = 0
+    ended: bool = False
+
+    def checked(self, item: Item, number: int) -> Item:
+        before, self.last = self.last, item
+        if isinstance(item, Head) != (before is None):
+            raise DataError(f"cassette {self.path} has no manifest in line 1, or one elsewhere")
+        if isinstance(item, CacheRecord) and (
+            isinstance(before, JournalLine)
+            or (isinstance(before, CacheRecord) and before.key >= item.key)
+        ):
+            raise DataError(f"cassette {self.path} has line {number} out of order, or twice")
+        if isinstance(item, JournalLine):
+            self.journal += len(item.text)
+            if self.journal > self.limits.journal:
+                raise DataError(f"cassette {self.path} has a journal over {self.limits.journal}")
+        return item
+
+
+def _raw_lines(path: Path, limits: Limits) -> Iterator[bytes]:
+    if not path.is_file():
+        raise DataError(f"no cassette at {path}: check the path")
     try:
         with path.open("rb") as file:
-            reader = zstandard.ZstdDecompressor().stream_reader(file, closefd=False)
-            for line in io.TextIOWrapper(reader, encoding="utf-8", newline="\n"):
-                if held is not None:
-                    digest.update(held.encode())
-                    count += 1
-                    yield held.rstrip("\n")
-                held = line
-    except FileNotFoundError as error:
-        raise DataError(f"no cassette at {path}: check the path") from error
-    except (OSError, zstandard.ZstdError, UnicodeDecodeError) as error:
+            size = os.fstat(file.fileno()).st_size
+            if size > limits.compressed:
+                raise DataError(f"cassette {path} has {size} bytes, over {limits.compressed}")
+            most = min(limits.uncompressed, max(_RATIO_FROM, size * limits.ratio))
+            yield from _split(path, _decompressed(file, limits), most=most, line=limits.line)
+    except (OSError, zstandard.ZstdError) as error:
         raise DataError(f"cassette {path} cannot be read: {error}") from error
-    end = _object(path, held or "null")
-    if end.get("kind") != "end" or end.get("lines") != count:
-        raise DataError(f"cassette {path} is cut short: fetch a whole copy")
-    if end.get("sha256") != digest.hexdigest():
-        raise DataError(
-            f"cassette {path} was changed: its lines hash to {digest.hexdigest()}, "
-            f"not to {end.get('sha256')}"
-        )
 
 
-def _object(path: Path, line: str) -> Mapping[str, Any]:
+def _decompressed(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
+    reader = zstandard.ZstdDecompressor(max_window_size=limits.window).stream_reader(
+        file, read_across_frames=True, closefd=False
+    )
+    while chunk := reader.read(_CHUNK):
+        yield chunk
+
+
+def _split(path: Path, chunks: Iterable[bytes], *, most: int, line: int) -> Iterator[bytes]:
+    held = bytearray()
+    total = 0
+    for chunk in chunks:
+        total += len(chunk)
+        if total > most:
+            raise DataError(f"cassette {path} unpacks to more than {most} bytes: nobody made that")
+        *whole, rest = chunk.split(b"\n")
+        for part in whole:
+            held += part
+            if len(held) > line:
+                raise DataError(f"cassette {path} has a line of more than {line} bytes")
+            yield bytes(held)
+            held.clear()
+        held += rest
+        if len(held) > line:
+            raise DataError(f"cassette {path} has a line of more than {line} bytes")
+    if held:
+        raise DataError(f"cassette {path} is cut short: fetch it again")
+
+
+def _document(path: Path, number: int, data: bytes) -> dict[str, Any]:
     try:
-        document = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"cassette {path} has a line that is no JSON: {error}") from error
-    return document if isinstance(document, dict) else {}
-
-
-def _manifest_of(path: Path, document: Mapping[str, Any]) -> str:
-    manifest = document.get("manifest")
-    if document.get("format") != CASSETTE_FORMAT or not isinstance(manifest, str):
-        raise DataError(
-            f"cassette {path} has format {document.get('format')!r}, "
-            f"this version reads {CASSETTE_FORMAT}"
-        )
-    return manifest
-
-
-def _answer_of(path: Path, document: Mapping[str, Any]) -> CacheRecord:
-    parts = [canonical_json(document.get(name)) for name in ("about", "reply", "request")]
-    about = document.get("about")
-    key = str(about.get("key")) if isinstance(about, dict) else ""
-    try:
-        return record_of(key, "\n".join(parts))
+        return canonical_object(data.decode())
     except ValueError as error:
-        raise DataError(f"cassette {path}: the answer {key} is damaged: {error}") from error
+        said = "is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise DataError(f"cassette {path}: line {number} {said}") from error
+
+
+def _check_end(path: Path, document: Mapping[str, Any], *, lines: int, sha256: str) -> None:
+    if document.get("lines") != lines:
+        raise DataError(f"cassette {path} is cut short: fetch it again")
+    if document != {"kind": "end", "lines": lines, "sha256": sha256}:
+        raise DataError(
+            f"cassette {path} was changed: its lines hash to {sha256}, and its end says otherwise"
+        )
+
+
+def _item(path: Path, number: int, document: Mapping[str, Any]) -> Item:
+    names = sorted(document)
+    kind = document.get("kind")
+    if kind == "manifest" and document.get("format") != CASSETTE_FORMAT:
+        raise DataError(
+            f"cassette {path} has another format than {CASSETTE_FORMAT}, which this version reads: "
+            "use the version that wrote it"
+        )
+    if names == ["format", "kind", "manifest"] and isinstance(document["manifest"], dict):
+        return Head(manifest=document["manifest"])
+    if names == ["about", "kind", "reply", "request"] and kind == "answer":
+        return _answer(path, number, document)
+    if names == ["kind", "line"] and kind == "journal" and isinstance(document["line"], str):
+        return JournalLine(text=document["line"])
+    raise DataError(f"cassette {path}: line {number} is of a kind that we do not write")
+
+
+def _answer(path: Path, number: int, document: Mapping[str, Any]) -> CacheRecord:
+    text = "\n".join(canonical_text(document[name]) for name in ("about", "reply", "request"))
+    about = document["about"]
+    key = about.get("key") if isinstance(about, dict) else None
+    try:
+        record = record_of(str(key), text)
+        _RECORD.validate_json(orjson.dumps(record), strict=True)
+        if record_text(record) != text:
+            raise ValueError("it has a field that we do not write")
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise DataError(
+            f"cassette {path}: the answer in line {number} is damaged: {where} has another form"
+        ) from error
+    except ValueError as error:
+        raise DataError(
+            f"cassette {path}: the answer in line {number} is damaged: {str(error)[:200]}"
+        ) from error
+    return record

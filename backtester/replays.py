@@ -2,7 +2,8 @@
 
 Everything is done again but the model calls: the same walk, the same prompts, replies from the
 cache and, for attempts that had no answer, from the run's journal. It happens in a temporary
-folder; the recorded run is never touched.
+folder; the recorded run is never touched. A cassette is laid down as a run with a cache of its own
+first, and then replayed as any other.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from typing import Any, Literal
 
 from backtester.backtest import Publisher, read_whole
 from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline
-from backtester.config import RunConfig, recorded_config
+from backtester.config import RunConfig
 from backtester.crew import Crew
 from backtester.engine import Walk, walk_through
 from backtester.errors import DataError, UsageError
 from backtester.journal import Journal, Ledger
+from backtester.loading import recorded_config
 from backtester.network import network_blocked
+from backtester.packs import lay_down
 from backtester.plan import Plan, cache_folder, lay_out
 from backtester.progress import Progress, Silent, Standing
 from backtester.root import part_roots, results_root
 from backtester.runs import RunFolder, RunManifest
-from backtester.snapshot import Snapshot, open_snapshot
+from backtester.snapshot import Snapshot, find_snapshot_by_id, open_snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,11 @@ class Recording:
     snapshot: Snapshot
     plan: Plan
 
+    @property
+    def cache_dir(self) -> Path:
+        """Folder of the cache of its workspace."""
+        return cache_folder(self.config.data_dir)
+
 
 def load_recording(
     folder: RunFolder, data_dir: Path, *, overrides: Mapping[str, Any] | None = None
@@ -99,6 +107,8 @@ def load_recording(
     changes = {"mode": "replay", "data_dir": data_dir, **(overrides or {})}
     config = recorded_config(manifest.config, changes)
     ledger = read_whole(folder, manifest)
+    # Before anything is laid out: a manifest may ask for more cells than memory holds.
+    _require_cells(manifest, ledger, least=len(config.tickers) * config.trials)
     snapshot = open_snapshot(config.snapshot, data_dir)
     if snapshot.id != manifest.snapshot_id:
         raise DataError(
@@ -112,13 +122,17 @@ def load_recording(
             f"({manifest.prompt_fingerprint[:12]}, now {fingerprint[:12]}): "
             "replay it with the release that recorded it, or run it again"
         )
-    return Recording(
-        manifest=manifest,
-        ledger=ledger,
-        config=config,
-        snapshot=snapshot,
-        plan=lay_out(config, snapshot, fingerprint=fingerprint),
-    )
+    plan = lay_out(config, snapshot, fingerprint=fingerprint)
+    _require_cells(manifest, ledger, least=plan.cells)
+    return Recording(manifest=manifest, ledger=ledger, config=config, snapshot=snapshot, plan=plan)
+
+
+def _require_cells(manifest: RunManifest, ledger: Ledger, *, least: int) -> None:
+    if least > len(ledger.cells):
+        raise DataError(
+            f"run {manifest.run_id} is finished with {len(ledger.cells)} cells, but its settings "
+            f"ask for {least} or more: its manifest was changed, or calendars were since"
+        )
 
 
 def replay(
@@ -148,6 +162,51 @@ def replay(
     """
     overrides = {"workers": workers, "backend": backend}
     recording = load_recording(folder, data_dir, overrides=overrides)
+    return _replayed(
+        recording, recording.cache_dir, keep=keep, progress=progress, parts=parts or Parts()
+    )
+
+
+def replay_pack(
+    path: Path,
+    data_dir: Path,
+    *,
+    workers: int = 1,
+    backend: Literal["threading", "loky"] = "loky",
+    keep: Path | None = None,
+    progress: Progress | None = None,
+) -> ReplayResult:
+    """Replay the run of a cassette, which needs nothing else but its snapshot, found by id.
+
+    Args:
+        path: The cassette.
+        data_dir: Where snapshots are; those that come with the package are looked through too.
+        workers: Cells decided at once.
+        backend: joblib backend of the workers.
+        keep: Folder to keep the replay's journal and database in; default a temporary one.
+        progress: Takes news.
+
+    Raises:
+        DataError: The cassette is damaged, its snapshot is not there, or this release would ask
+            other prompts.
+        LookaheadError: Something from the future was about to be seen.
+    """
+    with tempfile.TemporaryDirectory(prefix="cassette-") as place:
+        laid = lay_down(path, Path(place))
+        snapshot = find_snapshot_by_id(laid.manifest.snapshot_id, data_dir)
+        overrides = {"workers": workers, "backend": backend, "snapshot": str(snapshot.absolute())}
+        recording = load_recording(laid.folder, data_dir, overrides=overrides)
+        return _replayed(recording, laid.cache_dir, keep=keep, progress=progress, parts=Parts())
+
+
+def _replayed(
+    recording: Recording,
+    cache_dir: Path,
+    *,
+    keep: Path | None,
+    progress: Progress | None,
+    parts: Parts,
+) -> ReplayResult:
     with ExitStack() as stack:
         place = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="replay-")))
         stack.enter_context(network_blocked())
@@ -160,7 +219,7 @@ def replay(
         target.create()
         journal = Journal.open(target.journal_path)
         stack.callback(journal.close)
-        _walk(recording, journal, progress=progress or Silent(), parts=parts or Parts())
+        _walk(recording, cache_dir, journal, progress=progress or Silent(), parts=parts)
         root = results_root(journal.ledger)
         if keep is not None:
             manifest = recording.manifest.model_copy(update={"results_root": root})
@@ -169,15 +228,17 @@ def replay(
         return _compare(recording, journal.ledger, root=root, keep=keep)
 
 
-def _walk(recording: Recording, journal: Journal, *, progress: Progress, parts: Parts) -> None:
+def _walk(
+    recording: Recording, cache_dir: Path, journal: Journal, *, progress: Progress, parts: Parts
+) -> None:
     spec = BenchSpec(
         config=recording.config,
         snapshot_path=recording.snapshot.path,
-        cache_dir=cache_folder(recording.config.data_dir),
+        cache_dir=cache_dir,
         parts=parts,
     )
     bench = Workbench.build(spec, snapshot=recording.snapshot)
-    crew = Crew(spec, api_key=None, bench=bench)
+    crew = Crew(spec, api_keys={}, bench=bench)
     progress.started(recording.plan, Standing(kept=0, failed=0, affected=0))
     walk_through(
         Walk(recording.plan, journal, crew, parts=parts, recorded=recording.ledger),

@@ -168,9 +168,8 @@ def delete_reply_of(data: Path, folder: RunFolder, ticker: str, session: str, no
     cell = read_ledger(folder.journal_path).cells[make_key(ticker, session)]
     keys = [call.key for call in cell.calls if call.node == node]
     cache = ReplyCache.open(cache_folder(data))
-    with cache._store as store:
-        for key in keys:
-            del store[key]
+    for key in keys:
+        cache.discard(key)
     cache.close()
 
 
