@@ -14,8 +14,9 @@ Each entry has the form that TradingAgents keeps its memory in:
 
 The third field is the rating, then come return, alpha and horizon in sessions; a decision whose
 return is not known yet has ``pending`` in their place. The log is written from the records of a
-run and read by no part of this program. A marker inside a quoted text gets a backslash, which
-Markdown does not show, so that no text makes an entry, ends one or moves into another's field.
+run and read by no part of this program. A quoted text is tamed as in the reports. A marker inside
+it gets a backslash, which Markdown does not show, so that no text makes an entry, ends one, moves
+into another's field or makes a link of an entry's first line.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Final
 
 from backtester.artefacts import checked_symbol, write_text
 from backtester.errors import UsageError
-from backtester.markdown import plain_text
+from backtester.markdown import CONTAINERS, nested_text
 from backtester.records import RATINGS, CellRecord, LessonRecord, ReturnRecord
 
 SEPARATOR: Final = "\n\n<!-- ENTRY_END -->\n\n"
@@ -44,8 +45,9 @@ _DECIDED = frozenset({"done", "unread"})
 _KNOWN = frozenset({"resolved", "delisted"})
 _COMMENT = re.compile(r"<(?=!)")
 _HEADER = re.compile(r"(DECISION|REFLECTION):")
-# What could pass for an entry's first line: in brackets with a bar, or in brackets as a whole.
-_TAG = re.compile(r"^([ \t]*)\[(?=[^\]\n]*\||.*\][ \t]*$)", re.MULTILINE)
+# What could pass for an entry's first line or give it a target: in brackets with a bar, in brackets
+# as a whole, or in brackets that a later line closes.
+_TAG = re.compile(rf"^({CONTAINERS})\[(?=[^\]\n]*\||.*\][ \t]*$|[^\]\n]*$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,6 @@ def _percent(value: float | None) -> str:
 
 
 def _defused(text: str) -> str:
-    text = _COMMENT.sub(r"<\\", plain_text(text))
+    text = _COMMENT.sub(r"<\\", nested_text(text))
     text = _HEADER.sub(r"\1\\:", text)
     return _TAG.sub(r"\1\\[", text).strip()

@@ -15,12 +15,14 @@ SHALLOWEST: Final = 4
 
 # C0 and C1 controls but tab and newline; what turns the direction of writing; halves of pairs.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# Marks of quotations and lists, in which further blocks may be nested.
-_CONTAINERS = r"(?:[ \t]*(?:>|[*+-](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*"
-_HEADING = re.compile(rf"^({_CONTAINERS})(#{{1,6}})(?=[ \t]|$)")
-_UNDERLINE = re.compile(rf"^({_CONTAINERS})(=+|-+)[ \t]*$")
-_FENCE = re.compile(rf"^({_CONTAINERS})(`{{3,}}|~{{3,}})(.*)$")
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+CONTAINERS: Final = r"(?:[ \t]*(?:>|[*+-](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*"
+"""Pattern of the marks of quotations and lists, in which further blocks may be nested."""
+
+_HEADING = re.compile(rf"^({CONTAINERS})(#{{1,6}})(?=[ \t]|$)")
+_UNDERLINE = re.compile(rf"^({CONTAINERS})(=+|-+)[ \t]*$")
+_FENCE = re.compile(rf"^({CONTAINERS})(`{{3,}}|~{{3,}})(.*)$")
+# What begins a tag or a picture and has no backslash before it, or an even number of them.
+_TAG = re.compile(r"(?<!\\)((?:\\\\)*)(<(?=[A-Za-z/!?])|!(?=\[))")
 
 
 def plain_text(text: str) -> str:
@@ -36,8 +38,9 @@ def nested_text(text: str) -> str:
     """Return a text that can be quoted under a heading of level 3 without leaving its place.
 
     Headings sink to level `SHALLOWEST` or below, underlined ones are none any more, tags are
-    shown and not obeyed, and a fence that is still open at the end is closed there. Code between
-    fences at the left margin is left as it is. The reading is CommonMark's.
+    shown and not obeyed, a picture (which a reader's program would fetch) is a link, and a fence
+    that is still open at the end is closed there. Code between fences at the left margin is left
+    as it is. The reading is CommonMark's.
     """
     lines: list[str] = []
     fence = ""
@@ -67,7 +70,7 @@ def _closes(line: str, fence: str) -> bool:
 
 def _tamed(line: str) -> str:
     """Return a line outside code that opens no block whose end could lie outside the text."""
-    line = _TAG.sub(r"\\<", line)
+    line = _TAG.sub(r"\1\\\2", line)
     line = _FENCE.sub(r"\1\\\2\3", line)
     line = _HEADING.sub(_sunk, line)
     return _UNDERLINE.sub(_no_underline, line)

@@ -8,8 +8,8 @@
              complete_report.md
 
 Sections and files follow from the tables of `tradingagents_core.topology`, so a new analyst has
-its file without a line here. A role that wrote nothing has no file. The single files hold what
-the role wrote; in the complete report it stands under our headings and cannot add to them.
+its file without a line here. A role that wrote nothing has no file. A role's text is the same in
+its own file and in the complete report, where it stands under our headings and cannot add to them.
 Equal states give equal bytes: no file holds a time of writing.
 """
 
@@ -31,7 +31,7 @@ from backtester.artefacts import (
     write_text,
 )
 from backtester.errors import DataError, UsageError
-from backtester.markdown import nested_text, plain_text
+from backtester.markdown import nested_text
 from tradingagents_core.topology import (
     ANALYSTS,
     INVEST_DEBATE,
@@ -62,10 +62,10 @@ class Part:
     inner: str = ""
 
     def read(self, state: State) -> str:
-        """Return what the role wrote, cleaned; empty if nothing."""
+        """Return what the role wrote, fit to stand below a heading; empty if nothing."""
         if not self.inner:
-            return plain_text(text_of(state, self.field)).strip("\n")
-        return plain_text(text_of(debate_of(state, self.field), self.inner)).strip("\n")
+            return nested_text(text_of(state, self.field))
+        return nested_text(text_of(debate_of(state, self.field), self.inner))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def write_report_tree(
         if spoken:
             document.append(f"## {section.title}")
         for part in spoken:
-            document += [f"### {part.role}", nested_text(said[part])]
+            document += [f"### {part.role}", said[part]]
     for section in table:
         for part in section.parts:
             _place(folder / section.folder / part.file, said[part])

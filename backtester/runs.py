@@ -14,22 +14,25 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import orjson
 from filelock import FileLock, Timeout
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from backtester.config import RunConfig
 from backtester.errors import DataError, RunLocked, UsageError
+from backtester.spellings import shown
+from backtester.spend import SPEND_NAME
 
 RESULTS_VERSION: Final = 1
 """Raised with each entry of the changelog's "Results change"; part of every run id."""
 
-RunStatus = Literal["started", "stopped", "finished"]
+RunStatus = Literal["started", "stopped", "budget_reached", "finished"]
 
 _VERSIONED: Final = (
     "tradingagents-backtester",
@@ -46,6 +49,9 @@ _VERSIONED: Final = (
 )
 
 
+Count = Annotated[int, Field(ge=0, le=10**9)]
+
+
 def _wall_time(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("is a time without a zone")
@@ -58,6 +64,41 @@ def _model_row(row: dict[str, str | None]) -> dict[str, str | None]:
     return row
 
 
+def _day(text: str) -> str:
+    date.fromisoformat(text)
+    return text
+
+
+class _Known(BaseModel):
+    """Hold what every run's identity says, whatever else a release adds to it."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    tickers: Annotated[list[str], Field(min_length=1)]
+    start: Annotated[str, AfterValidator(_day)]
+    end: Annotated[str, AfterValidator(_day)]
+    grid: str | list[str]
+    decision_time: str
+    entry: str
+    horizon: Count
+    trials: Count
+    warmup: Count
+    benchmark: str | None
+    analysts: list[str]
+    max_debate_rounds: Count
+    max_risk_discuss_rounds: Count
+    price_lookback: Count
+    news_lookback_days: Count
+    memory: str
+    temperature: float | None = None
+    generation: Count = 0
+
+
+def _identity(document: dict[str, Any]) -> dict[str, Any]:
+    _Known.model_validate(document)
+    return document
+
+
 WallTime = Annotated[str, AfterValidator(_wall_time)]
 
 
@@ -66,7 +107,8 @@ class RunManifest(BaseModel):
 
     Attributes:
         run_id: Readable slug and hash of `identity`.
-        status: ``started`` from the first moment, then ``stopped`` or ``finished``.
+        status: ``started`` from the first moment, then ``stopped``, ``budget_reached`` (a cap of
+            the run came first) or ``finished``.
         created_at: Wall time, UTC ISO text.
         finished_at: Likewise, or None.
         config: The whole configuration, operational fields included.
@@ -90,13 +132,13 @@ class RunManifest(BaseModel):
     created_at: WallTime
     finished_at: WallTime | None = None
     config: dict[str, Any]
-    identity: dict[str, Any]
+    identity: Annotated[dict[str, Any], AfterValidator(_identity)]
     snapshot_id: str
     snapshot_name: str
     prompt_fingerprint: str
-    results_version: int
+    results_version: Count
     results_root: str | None = None
-    cells_planned: int
+    cells_planned: Count
     versions: dict[str, str]
     commit: str | None = None
     diff_sha256: str | None = None
@@ -105,10 +147,14 @@ class RunManifest(BaseModel):
 
 def run_id_of(config: RunConfig, identity: Mapping[str, Any]) -> str:
     """Return the readable slug and 12 hex digits over the identity."""
-    text = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
     slug = config.name or f"{config.quick_model}-{len(config.tickers)}x{_grid_word(config)}"
     slug = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[:48] or "run"
-    return f"{slug}-{hashlib.sha256(text).hexdigest()[:12]}"
+    return f"{slug}-{_identity_hash(identity)}"
+
+
+def _identity_hash(identity: Mapping[str, Any]) -> str:
+    text = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def _grid_word(config: RunConfig) -> str:
@@ -117,10 +163,16 @@ def _grid_word(config: RunConfig) -> str:
 
 
 class RunFolder:
-    """Open, lock and describe the folder of one run."""
+    """Open, lock and describe the folder of one run.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The folder.
+        what: What a message calls the work in it.
+    """
+
+    def __init__(self, path: Path, *, what: str = "run") -> None:
         self.path = path
+        self._what = what
 
     @property
     def run_id(self) -> str:
@@ -131,6 +183,11 @@ class RunFolder:
     def journal_path(self) -> Path:
         """Where the journal is."""
         return self.path / "journal.jsonl"
+
+    @property
+    def spend_path(self) -> Path:
+        """Where paid calls are written down."""
+        return self.path / SPEND_NAME
 
     @property
     def manifest_path(self) -> Path:
@@ -168,7 +225,7 @@ class RunFolder:
         except Timeout as error:
             who = _holder_of(holder)
             raise RunLocked(
-                f"run {self.run_id} is being worked on by {who}: wait for it, or stop it"
+                f"{self._what} {self.run_id} is being worked on by {who}: wait for it, or stop it"
             ) from error
         try:
             holder.write_text(f"process {os.getpid()}\n")
@@ -181,22 +238,34 @@ class RunFolder:
         """Read the manifest.
 
         Raises:
-            DataError: It is missing or does not read.
+            DataError: It is missing, does not read, or is of another run.
         """
+        path = self.manifest_path
         try:
-            manifest = RunManifest.model_validate_json(self.manifest_path.read_bytes())
+            if path.exists() and not path.is_file():
+                raise DataError(f"{path} is no file: give the folder its manifest back")
+            manifest = RunManifest.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
-            raise DataError(f"run {self.run_id} has no manifest in {self.path}") from error
+            raise DataError(f"run {shown(self.run_id)} has no manifest in {self.path}") from error
+        except OSError as error:
+            raise DataError(
+                f"{path} cannot be read ({error.strerror}): allow it, or bring the file back"
+            ) from error
         except ValidationError as error:
             raise DataError(
-                f"{self.manifest_path} is damaged ({error.error_count()} problems): "
-                "delete the run's folder and run it again"
+                f"{path} is damaged ({_first_of(error)}): bring the file back, or delete the "
+                "run's folder and run it again"
             ) from error
         if manifest.run_id != self.run_id:
             # The id becomes a folder's name, so it may not come from a file's content.
             raise DataError(
-                f"{self.manifest_path} is of another run, {manifest.run_id[:80]!r}: "
+                f"{path} is of another run, {shown(manifest.run_id)}: "
                 "give the folder its own manifest back"
+            )
+        if not _gives_id(manifest):
+            raise DataError(
+                f"{path} is damaged (its identity is not the one that the run id was made from): "
+                "bring the file back, or delete the run's folder and run it again"
             )
         return manifest
 
@@ -209,6 +278,15 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.manifest_path)
+
+
+def _gives_id(manifest: RunManifest) -> bool:
+    """Say whether a manifest's identity is the one that its run id was made from."""
+    try:
+        return manifest.run_id.endswith(f"-{_identity_hash(manifest.identity)}")
+    except orjson.JSONEncodeError:
+        # No identity that we wrote holds such a number, or lists so deep.
+        return False
 
 
 def _holder_of(path: Path) -> str:
@@ -227,26 +305,86 @@ def list_runs(reports_dir: Path) -> list[RunFolder]:
     return [RunFolder(path) for path in found]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DamagedRun:
+    """Name a run whose manifest does not read, and say why.
+
+    Attributes:
+        run_id: The folder's name.
+        problem: One line: what is wrong, where, and what to do.
+    """
+
+    run_id: str
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunList:
+    """Hold the runs of a reports folder.
+
+    Attributes:
+        manifests: Those that read, oldest first.
+        damaged: The others, by name.
+    """
+
+    manifests: tuple[RunManifest, ...]
+    damaged: tuple[DamagedRun, ...]
+
+
+def read_runs(reports_dir: Path) -> RunList:
+    """Read the manifests of all runs; one that is damaged hides no other."""
+    manifests, damaged = [], []
+    for folder in list_runs(reports_dir):
+        try:
+            manifests.append(folder.read_manifest())
+        except DataError as error:
+            damaged.append(DamagedRun(run_id=folder.run_id, problem=str(error)))
+    manifests.sort(key=_age)
+    return RunList(manifests=tuple(manifests), damaged=tuple(damaged))
+
+
 def find_run(reports_dir: Path, name: str) -> RunFolder:
     """Find a run by its id, an unambiguous part of it, or ``latest``.
 
     Raises:
-        DataError: None or several fit; the message lists what is there.
+        DataError: None or several fit, and the message lists what is there; or it cannot be told
+            which is the latest, for a manifest is damaged.
     """
     folders = list_runs(reports_dir)
     if name == "latest" and folders:
-        return max(folders, key=lambda folder: folder.read_manifest().created_at)
+        return _latest(reports_dir)
     exact = [folder for folder in folders if folder.run_id == name]
     near = exact or [folder for folder in folders if name in folder.run_id]
     if name and len(near) == 1:
         return near[0]
     if not folders:
-        raise DataError(f"no run {name!r}: {reports_dir} holds no runs; start one with 'run'")
+        raise DataError(f"no run {shown(name)}: {reports_dir} holds no runs; start one with 'run'")
     listed = near or folders
     more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
     known = ", ".join(folder.run_id for folder in listed[:5]) + more
     problem = "is ambiguous" if near else "is unknown"
-    raise DataError(f"run {name!r} {problem} in {reports_dir}: there are {known}")
+    raise DataError(f"run {shown(name)} {problem} in {reports_dir}: there are {known}")
+
+
+def _latest(reports_dir: Path) -> RunFolder:
+    runs = read_runs(reports_dir)
+    if runs.damaged:
+        raise DataError(
+            f"which run is the latest cannot be told, name it: {runs.damaged[0].problem}"
+        )
+    return RunFolder(reports_dir / runs.manifests[-1].run_id)
+
+
+def _age(manifest: RunManifest) -> tuple[datetime, str]:
+    return datetime.fromisoformat(manifest.created_at), manifest.run_id
+
+
+def _first_of(error: ValidationError) -> str:
+    """Say the first problem of a manifest: where it is, and what."""
+    problems = error.errors(include_url=False, include_input=False)
+    place = ".".join(map(str, problems[0]["loc"]))
+    more = f", and {len(problems) - 1} more problems" if len(problems) > 1 else ""
+    return f"{f'{shown(place)}: ' if place else ''}{problems[0]['msg']}{more}"
 
 
 def wall_time() -> str:

@@ -5,13 +5,13 @@
 One object with the fields of the state under their own names, debates as objects. Two things
 differ from the bare state: `messages` (the last analyst's emptied conversation) is left out, and
 the trader's proposal stands also under ``trader_investment_decision``, the name that logs of
-TradingAgents give it. Equal states give equal bytes.
+TradingAgents give it. Every text is there to the character; what nobody sees and a terminal might
+obey stands as an escape of JSON. Equal states give equal bytes.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -27,6 +27,7 @@ from backtester.artefacts import (
     write_text,
 )
 from backtester.errors import DataError
+from backtester.terminal import printable_json
 
 LOGS_FOLDER: Final = "TradingAgentsStrategy_logs"
 DEBATES: Final = ("investment_debate_state", "risk_debate_state")
@@ -51,7 +52,6 @@ FIELDS: Final = (
 
 _ALIASES: Final = {"trader_investment_decision": "trader_investment_plan"}
 _LEFT_OUT: Final = frozenset({"messages"})
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def state_log_folder(results_dir: Path, ticker: str) -> Path:
@@ -83,13 +83,17 @@ def write_state_log(state: State, folder: Path, session: date, *, trial: int = 0
             "give the session that it was decided for"
         )
     lane = f"_trial{trial}" if trial else ""
-    text = json.dumps(_document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    # Half a pair has no UTF-8; in JSON it can stand as an escape, so nothing is lost.
-    text = _HALF_PAIR.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
-    return write_text(folder / f"full_states_log_{session.isoformat()}{lane}.json", text)
+    text = json.dumps(state_document(state), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    name = f"full_states_log_{session.isoformat()}{lane}.json"
+    return write_text(folder / name, printable_json(text))
 
 
-def _document(state: State) -> Mapping[str, object]:
+def state_document(state: State) -> Mapping[str, object]:
+    """Return what a state's file holds: its fields in the file's order, debates as mappings.
+
+    Raises:
+        DataError: A field holds no text, or a debate does not read.
+    """
     further = sorted(set(state) - set(FIELDS) - _LEFT_OUT)
     return {name: _value(state, name) for name in (*FIELDS, *further)}
 

@@ -18,16 +18,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from backtester import store
 from backtester.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.cassette import NodeStats
     from backtester.plan import Barrier, Plan
     from backtester.progress import Standing
+    from backtester.recordings import NodeStats
     from backtester.records import CellRecord, LessonRecord
-    from backtester.runs import RunManifest
+    from backtester.runs import RunList, RunManifest
     from backtester.snapshot import Snapshot
 
 # A pipe has no width: nothing may be folded or cut off that a program will read.
@@ -113,6 +114,8 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
     summary = store.run_summary(database, run_id)
     for line in _first_lines(summary):
         _OUT.print(line, markup=False)
+    for line in store.knowledge_lines(database, run_id):
+        _OUT.print(printable(line), markup=False)
     for problem in store.problems(database, run_id):
         _OUT.print(printable(problem), markup=False)
     _OUT.print(_rating_table(database, run_id))
@@ -122,6 +125,10 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
         f"({summary.benchmark_basis} basis)",
         markup=False,
     )
+    _OUT.print(f"calls of the run: {store.run_bill(database, run_id).words()}", markup=False)
+    paid = store.paid_words(database, run_id)
+    if paid:
+        _OUT.print(f"paid: {paid}", markup=False)
     if note:
         _OUT.print(note)
     _OUT.print(f"\nrun   {run_id}\nroot  {summary.results_root or 'not finished'}\n\ntry:")
@@ -176,6 +183,16 @@ def _rating_table(database: Path, run_id: str) -> Table:
     return table
 
 
+def write(table: Table) -> None:
+    """Print a table."""
+    _OUT.print(table)
+
+
+def simple_table(*headings: str) -> Table:
+    """Return an empty table in the style of this program."""
+    return _table(*headings)
+
+
 def _table(*headings: str) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in headings:
@@ -183,14 +200,14 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def show_runs(manifests: Sequence[RunManifest]) -> None:
-    """Print one line for each run, oldest first."""
-    if not manifests:
+def show_runs(runs: RunList) -> None:
+    """Print one line for each run, oldest first, then those whose manifest does not read."""
+    if not runs.manifests and not runs.damaged:
         _OUT.print("no runs yet: start one with 'backtester demo' or 'backtester run'")
         return
     table = _table("run", "status", "cells", "what", "created", "root")
-    for manifest in sorted(manifests, key=lambda m: (m.created_at, m.run_id)):
-        table.add_row(
+    rows: list[tuple[str, ...]] = [
+        (
             manifest.run_id,
             manifest.status,
             str(manifest.cells_planned),
@@ -198,6 +215,11 @@ def show_runs(manifests: Sequence[RunManifest]) -> None:
             manifest.created_at.replace("+00:00", "Z"),
             (manifest.results_root or "")[:12],
         )
+        for manifest in runs.manifests
+    ]
+    rows += [(run.run_id, "damaged", "", "", "", "") for run in runs.damaged]
+    for row in rows:
+        table.add_row(*(Text(printable(cell, keep="")) for cell in row))
     _OUT.print(table)
 
 
@@ -241,7 +263,7 @@ def show_manifest(manifest: RunManifest) -> None:
         "release": manifest.versions.get("tradingagents-backtester", "unknown"),
     }
     for word, text in lines.items():
-        _OUT.print(f"{word:<12} {text}", markup=False)
+        _OUT.print(f"{word:<12} {printable(str(text), keep='')}", markup=False)
     _OUT.print()
 
 
@@ -269,14 +291,19 @@ def _grid(grid: object) -> str:
 
 
 def show_stats(rows: Sequence[NodeStats]) -> None:
-    """Print what a cache holds, by node and model."""
+    """Print what a cache or a cassette holds, by node and model."""
     table = _table("node", "provider", "model")
-    for heading in ("answers", "tokens in", "tokens out"):
+    for heading in ("answers", "tokens in", "tokens out", "characters", "seconds"):
         table.add_column(heading, justify="right")
+    table.add_column("oldest")
+    table.add_column("newest")
     for row in rows:
-        counts = (row.records, row.input_tokens, row.output_tokens)
-        words = ("n/a" if count is None else str(count) for count in counts)
-        table.add_row(row.node, row.provider, row.model, *words)
+        counts = (row.records, row.input_tokens, row.output_tokens, row.characters)
+        words = ["n/a" if count is None else str(count) for count in counts]
+        ages = (row.oldest[:10], row.newest[:10])
+        names = (row.node, row.provider, row.model)
+        cells = (*names, *words, f"{row.latency_s:.1f}", *ages)
+        table.add_row(*(Text(printable(cell, keep="")) for cell in cells))
     _OUT.print(table)
 
 

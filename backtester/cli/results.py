@@ -6,13 +6,14 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from backtester.cli.environment import reports_folder
 from backtester.cli.runs import ReportsDir, RunName
-from backtester.terminal import printable
+from backtester.errors import DataError
+from backtester.terminal import printable, printable_json
 
 
 class Format(StrEnum):
@@ -23,6 +24,17 @@ class Format(StrEnum):
     JSON = "json"
     PARQUET = "parquet"
 
+
+_LISTED = {
+    "run_id",
+    "status",
+    "created_at",
+    "finished_at",
+    "cells_planned",
+    "snapshot_name",
+    "snapshot_id",
+    "results_root",
+}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -37,31 +49,24 @@ def register(app: typer.Typer) -> None:
 
 
 def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
-    """List the runs of the reports folder."""
+    """List the runs of the reports folder; a damaged one is marked, and the exit code is 3."""
     from backtester.cli.render import show_runs
-    from backtester.runs import list_runs
+    from backtester.runs import read_runs
 
-    manifests = [folder.read_manifest() for folder in list_runs(reports_folder(reports_dir))]
+    found = read_runs(reports_folder(reports_dir))
     if as_json:
-        rows = [
-            manifest.model_dump(
-                mode="json",
-                include={
-                    "run_id",
-                    "status",
-                    "created_at",
-                    "finished_at",
-                    "cells_planned",
-                    "snapshot_name",
-                    "snapshot_id",
-                    "results_root",
-                },
-            )
-            for manifest in manifests
+        rows = [manifest.model_dump(mode="json", include=_LISTED) for manifest in found.manifests]
+        unknown: dict[str, Any] = dict.fromkeys(_LISTED)
+        rows += [
+            {**unknown, "run_id": run.run_id, "status": "damaged", "problem": run.problem}
+            for run in found.damaged
         ]
         typer.echo(json.dumps(rows, indent=2, sort_keys=True))
-        return
-    show_runs(manifests)
+    else:
+        show_runs(found)
+    if found.damaged:
+        count = len(found.damaged) + len(found.manifests)
+        raise DataError(f"{len(found.damaged)} of {count} runs: {found.damaged[0].problem}")
 
 
 def show(
@@ -113,11 +118,7 @@ def sql(
 
 def _for_terminal(text: str, form: Format) -> str:
     """Show what could command a terminal as escapes; JSON stays JSON."""
-    if form is not Format.JSON:
-        return printable(text)
-    return "".join(
-        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
-    )
+    return printable_json(text) if form is Format.JSON else printable(text)
 
 
 def schema(as_json: AsJson = False) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +12,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
 
 from backtester import checkpoints
 from backtester.attended import Opening
+from backtester.checkpoints import PlainSerializer, Visit, open_checkpoint
 from backtester.desk import Analysis, Desk
-from backtester.errors import DataError, RunLocked
+from backtester.errors import DataError, ProviderError, RunLocked
 from backtester.records import CellRecord, LessonRecord
 from backtester.runs import RunFolder
 from tests.support.openai_server import OpenAIServer, error
@@ -257,21 +261,32 @@ def test_no_file_of_a_checkpoint_holds_a_pickle(place: tuple[Workspace, Desk]) -
     assert kinds <= {("msgpack",), ("null",), ("empty",)}
 
 
-def test_a_planted_pickle_is_not_run(place: tuple[Workspace, Desk], tmp_path: Path) -> None:
-    workspace, desk = place
+@pytest.fixture(scope="module")
+def halt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Desk, Path, bytes]:
+    """Return a desk whose only analysis was stopped at the trader, and its checkpoint."""
+    workspace, desk = desk_at(tmp_path_factory.mktemp("halted"))
     stopped(desk)
-    loot = tmp_path / "loot"
+    path = checkpoint_of(workspace)
+    return workspace, desk, path, path.read_bytes()
+
+
+@pytest.fixture
+def halted(halt: tuple[Workspace, Desk, Path, bytes]) -> tuple[Workspace, Desk]:
+    workspace, desk, path, content = halt
+    if path.is_dir():
+        shutil.rmtree(path)
+    for other in path.parent.glob("checkpoint*"):
+        other.unlink()
+    path.write_bytes(content)
+    return workspace, desk
+
+
+def change(workspace: Workspace, statement: str, *values: object) -> None:
+    """Change a checkpoint behind its writer's back."""
     connection = sqlite3.connect(checkpoint_of(workspace))
-    connection.execute(
-        "UPDATE checkpoints SET type = 'pickle', checkpoint = ?", (pickle.dumps(Bomb(loot)),)
-    )
-    connection.commit()
+    with connection:
+        connection.execute(statement, values)
     connection.close()
-
-    with pytest.raises(DataError, match="--clear-checkpoints"):
-        desk.decide(SETTINGS, "AAA", DAY)
-
-    assert not loot.exists()
 
 
 class Bomb:
@@ -282,33 +297,248 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-@pytest.mark.parametrize("name", ["checkpoint.sqlite", "checkpoint.trail.jsonl"])
-def test_a_damaged_checkpoint_is_told_with_the_way_out(
-    place: tuple[Workspace, Desk], name: str
+def reopened(workspace: Workspace) -> tuple[Visit, ...]:
+    """Open a checkpoint as a desk does, without all that a desk does before."""
+    with open_checkpoint(RunFolder(checkpoint_of(workspace).parent)) as checkpoint:
+        return checkpoint.before
+
+
+def test_a_checkpoint_that_nobody_changed_opens_with_its_trail(
+    halted: tuple[Workspace, Desk],
 ) -> None:
-    workspace, desk = place
-    stopped(desk)
-    path = checkpoint_of(workspace).with_name(name)
-    for other in path.parent.glob(f"{name}-*"):
-        other.unlink()
-    path.write_bytes(b"{}\n" + b"\0" * 4096)
+    assert reopened(halted[0])[-1].node == "Research Manager"
+    assert reopened(halted[0])[-1].node == "Research Manager"
+
+
+@pytest.mark.parametrize("kind", ["pickle", "json", "msgpack"])
+def test_a_planted_object_is_not_made(
+    halted: tuple[Workspace, Desk], tmp_path: Path, kind: str
+) -> None:
+    workspace, desk = halted
+    loot = tmp_path / "loot"
+    content = {
+        "pickle": pickle.dumps(Bomb(loot)),
+        "json": json.dumps(
+            {"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "args": [str(loot)]}
+        ).encode(),
+        "msgpack": ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", str(loot))))),
+    }[kind]
+    change(workspace, "UPDATE checkpoints SET type = ?, checkpoint = ?", kind, content)
 
     with pytest.raises(DataError, match="--clear-checkpoints"):
         desk.decide(SETTINGS, "AAA", DAY)
 
+    assert not loot.exists()
 
-def test_a_torn_line_of_the_trail_is_cut_off(
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ("pickle", pickle.dumps({})),
+        ("json", b"{}"),
+        ("msgpack", b"\xc1"),
+        ("msgpack", b""),
+    ],
+)
+def test_the_serializer_itself_refuses_what_we_do_not_write(data: tuple[str, bytes]) -> None:
+    with pytest.raises(DataError, match="--clear-checkpoints"):
+        PlainSerializer().loads_typed(data)
+
+
+def test_the_serializer_makes_no_object_of_a_class_that_a_file_or_a_graph_names(
+    tmp_path: Path,
+) -> None:
+    named = ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", str(tmp_path / "loot"))))
+    serializer = PlainSerializer().with_msgpack_allowlist([("os", "mkdir")])
+
+    serializer.loads_typed(("msgpack", ormsgpack.packb(named)))
+
+    assert not (tmp_path / "loot").exists()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE checkpoints SET metadata = '{'",
+        "UPDATE checkpoints SET metadata = NULL",
+        "UPDATE checkpoints SET checkpoint = X'93010203'",
+        "UPDATE checkpoints SET checkpoint = X'80'",
+        "UPDATE checkpoints SET checkpoint = X'DEADBEEF'",
+        "UPDATE checkpoints SET checkpoint = 7",
+        "UPDATE checkpoints SET type = 'bytes'",
+        "UPDATE checkpoints SET parent_checkpoint_id = 'x'",
+        "UPDATE checkpoints SET thread_id = 'x'",
+        "UPDATE writes SET value = X'80' WHERE rowid = 3",
+        "UPDATE writes SET channel = 'x' WHERE rowid = 3",
+        "UPDATE visits SET visit = '{}' WHERE rowid = 2",
+        "UPDATE visits SET visit = (SELECT visit FROM visits WHERE rowid = 1) WHERE rowid = 2",
+        "DELETE FROM checkpoints",
+        "DELETE FROM checkpoints WHERE rowid = (SELECT max(rowid) FROM checkpoints)",
+        "DELETE FROM writes",
+        "DELETE FROM visits",
+        "DELETE FROM visits WHERE rowid = 2",
+        "DELETE FROM visits WHERE rowid = (SELECT max(rowid) FROM visits)",
+        "DELETE FROM seal",
+        "UPDATE seal SET digest = 'x'",
+        "UPDATE seal SET written_by = 'langgraph 0.1'",
+        "DROP TABLE visits",
+        "DROP TABLE checkpoints",
+        "DROP TABLE seal",
+        "ALTER TABLE checkpoints DROP COLUMN metadata",
+        "ALTER TABLE checkpoints ADD COLUMN more",
+        "CREATE TABLE more (x)",
+        "CREATE TRIGGER t AFTER INSERT ON visits BEGIN DELETE FROM visits; END",
+    ],
+)
+def test_a_checkpoint_that_was_changed_is_told_with_the_way_out(
+    halted: tuple[Workspace, Desk], statement: str
+) -> None:
+    workspace, _ = halted
+    change(workspace, statement)
+
+    with pytest.raises(DataError, match="--clear-checkpoints"):
+        reopened(workspace)
+
+    assert checkpoints.clear_all(workspace.reports / "analyses") == 1
+
+
+def test_a_checkpoint_of_another_langgraph_says_so(halted: tuple[Workspace, Desk]) -> None:
+    change(halted[0], "UPDATE seal SET written_by = 'langgraph 0.1'")
+
+    with pytest.raises(DataError, match=r"was written with 'langgraph 0\.1', and here is 'langgr"):
+        reopened(halted[0])
+
+
+@pytest.mark.parametrize(
+    "content", [b"{}\n" + b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 4080, None]
+)
+def test_a_file_that_is_no_database_is_told_with_the_way_out(
+    halted: tuple[Workspace, Desk], content: bytes | None
+) -> None:
+    path = checkpoint_of(halted[0])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+
+    with pytest.raises(DataError, match="--clear-checkpoints"):
+        reopened(halted[0])
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_left_to_its_owner(
+    halted: tuple[Workspace, Desk],
+) -> None:
+    workspace, desk = halted
+    path = checkpoint_of(workspace)
+    path.unlink()
+    (path / "mine").mkdir(parents=True)
+
+    with pytest.raises(DataError, match="is a folder, which no release makes: move it away"):
+        desk.decide(SETTINGS, "AAA", DAY)
+    with pytest.raises(DataError, match="move it away"):
+        checkpoints.clear_all(workspace.reports / "analyses")
+
+    assert (path / "mine").is_dir()
+
+
+class Copier(Stopper):
+    """Copy a checkpoint's files as a killed process would leave them: open, with their log."""
+
+    def __init__(self, workspace: Workspace, target: Path, *, at: str) -> None:
+        super().__init__()
+        self._workspace, self._target, self._at = workspace, target, at
+
+    def node_started(self, node: str) -> None:
+        if node == self._at:
+            shutil.copytree(checkpoint_of(self._workspace).parent, self._target)
+
+
+@pytest.fixture
+def killed(place: tuple[Workspace, Desk], tmp_path: Path) -> tuple[Desk, Path]:
+    """Return a desk, and the folder of an analysis whose process was killed at the trader."""
+    workspace, desk = place
+    copier = Copier(workspace, tmp_path / "copy", at="Trader")
+    analysis = desk.decide({**SETTINGS, "memory": "off"}, "AAA", DAY, watcher=copier)
+    for path in (tmp_path / "copy").glob("checkpoint*"):
+        shutil.copy(path, analysis.folder)
+    assert (analysis.folder / "checkpoint.sqlite-wal").stat().st_size > 0
+    return desk, analysis.folder
+
+
+def test_a_killed_process_leaves_all_that_is_needed(
+    killed: tuple[Desk, Path], unbroken: Analysis
+) -> None:
+    analysis = killed[0].decide({**SETTINGS, "memory": "off"}, "AAA", DAY)
+
+    assert analysis.resumed_after == "Research Manager"
+    assert len(analysis.record.calls) == len(unbroken.record.calls)
+
+
+@pytest.mark.parametrize("lost", ["checkpoint.sqlite", "checkpoint.sqlite-wal", "checkpoint*"])
+def test_where_a_file_is_lost_the_record_still_lacks_nothing(
+    killed: tuple[Desk, Path], unbroken: Analysis, lost: str
+) -> None:
+    desk, folder = killed
+    for path in folder.glob(lost):
+        path.unlink()
+    second = Stopper()
+
+    analysis = desk.decide({**SETTINGS, "memory": "off"}, "AAA", DAY, watcher=second)
+
+    if lost != "checkpoint.sqlite-wal":
+        assert analysis.resumed_after is None
+        assert second.started[0] == "Market Analyst"
+    assert (analysis.resumed_after is None) == (second.started[0] == "Market Analyst")
+    assert sorted(call.key for call in analysis.record.calls) == sorted(
+        call.key for call in unbroken.record.calls
+    )
+    assert len(analysis.record.reads) == len(unbroken.record.reads)
+
+
+def test_clearing_that_is_cut_short_leaves_nothing_to_go_on_from(
+    killed: tuple[Desk, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, folder = killed
+    unlink = Path.unlink
+    gone: list[str] = []
+
+    def cut_short(path: Path, missing_ok: bool = False) -> None:
+        if gone:
+            raise KeyboardInterrupt
+        gone.append(path.name)
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.clear(RunFolder(folder))
+
+    assert gone == ["checkpoint.sqlite"]
+    assert desk.decide({**SETTINGS, "memory": "off"}, "AAA", DAY).resumed_after is None
+    assert not list(folder.glob("checkpoint*"))
+
+
+def test_a_node_that_fails_in_two_processes_leaves_a_checkpoint_that_reads(
     place: tuple[Workspace, Desk], unbroken: Analysis
 ) -> None:
-    workspace, desk = place
-    stopped(desk)
-    trail = checkpoint_of(workspace).with_name("checkpoint.trail.jsonl")
-    with trail.open("ab") as file:
-        file.write(b'{"node":"Tra')
+    """The second failure replaces rows of the first."""
+    down = Fault(role="Trader", day="2018-01-05", symbol="AAA", acts=[error(503, "down")] * 2)
+    with OpenAIServer(faulty(down)) as server:
+        settings = {
+            **SETTINGS,
+            "provider": "openai_compatible",
+            "base_url": server.url,
+            "endpoint_alias": "stub",
+            "quick_model": "stub-quick",
+            "deep_model": "stub-deep",
+            "max_retries": 0,
+            "cell_retries": 0,
+        }
+        for _ in range(2):
+            with pytest.raises(ProviderError):
+                place[1].decide(settings, "AAA", DAY)
+        analysis = place[1].decide(settings, "AAA", DAY)
 
-    analysis = desk.decide(SETTINGS, "AAA", DAY)
-
-    assert settled_part(analysis.record) == settled_part(unbroken.record)
+    assert analysis.resumed_after == "Research Manager"
+    assert len(analysis.record.calls) == len(unbroken.record.calls)
 
 
 def test_who_works_on_an_analysis_is_told_to_the_next(place: tuple[Workspace, Desk]) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from backtester.backtest import run
 from backtester.decision_log import LogEntry, log_entries, write_decision_log
@@ -140,7 +141,7 @@ FORGED = "[2018-06-29 | FB | Sell | +9.00% | +9.00% | 5d]"
 PIECES = st.sampled_from(
     [
         *("<!-- ENTRY_END -->", "<!--ENTRY_END-->", "\n\n", "\n", "\r", "\u2028", " ", "x", "\\"),
-        *("DECISION:", "REFLECTION:", "\nREFLECTION:\n", FORGED, "[", "]", "|"),
+        *("DECISION:", "REFLECTION:", "\nREFLECTION:\n", FORGED, "[", "]", "|", ": u", "> "),
         f"\n\n<!-- ENTRY_END -->\n\n{FORGED}\n\nDECISION:\nx",
     ]
 )
@@ -163,9 +164,9 @@ def test_no_text_makes_an_entry_or_moves_into_another_field(decision: str, lesso
     assert found[1]["reflection"] == "Last."
     # The second decision is the first one's lesson: the same text gives the same words.
     assert found[1]["decision"] == found[0]["reflection"]
-    # A text without its backslashes is what was said, in plain text.
+    # A text without its backslashes is what was said, in plain text without structure.
     bare = [re.sub(r"\s+|\\", "", text) for text in (found[0]["decision"], decision)]
-    if decision.isascii() and decision.isprintable():
+    if decision.isascii() and decision.isprintable() and not re.search(r"[#`~=-]", decision):
         assert bare[0] == bare[1]
     lines = log.split("\n")
     assert sum(line.startswith("[") and line.rstrip().endswith("]") for line in lines) == 2
@@ -178,9 +179,32 @@ def test_a_marker_in_a_text_gets_a_backslash_and_ordinary_words_do_not() -> None
         "[Reuters](https://example.org) says 5 < 6; [a] and [b] are notes\n- [x] done"
     )
     assert read(written(make_entry(decision=text)))[0]["decision"] == (
-        "My DECISION\\: hold.\n<\\!-- ENTRY_END -->\n  \\[2018-06-29 | FB | Buy | pending]\n"
+        "My DECISION\\: hold.\n\\<\\!-- ENTRY_END -->\n  \\[2018-06-29 | FB | Buy | pending]\n"
         "[Reuters](https://example.org) says 5 < 6; [a] and [b] are notes\n- [x] done"
     )
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS)
+@example("```\n<!-- never closed")
+@example("# [2018-06-29 | FB | Sell | pending]\n<h1>Sell</h1>\n===")
+@example("\\<!-- ENTRY_END -->\\<b>")
+@example("[2018-06-29 | FB | Overweight | +1.20% | -0.35% | 5d]: u")
+@example("> [2018-06-29 |\n> FB | Overweight | +1.20% | -0.35% | 5d]: u")
+def test_an_entry_is_read_by_people_as_it_was_meant(text: str) -> None:
+    """As Markdown: our own marks are the only comments, and nothing hides or links a first line."""
+    log = written(make_entry(decision=text, reflection=text), make_entry())
+    tokens = MarkdownIt("commonmark").parse(log)
+    marks = [token.content.strip() for token in tokens if token.type == "html_block"]
+    assert marks == ["<!-- ENTRY_END -->"] * 2
+    inner = [child.type for token in tokens for child in token.children or []]
+    assert "html_inline" not in inner
+    levels = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
+    assert all(level >= 4 for level in levels)
+    first = "[2018-06-29 | FB | Overweight | +1.20% | -0.35% | 5d]"
+    heads = [token for token in tokens if token.type == "inline" and token.content == first]
+    assert len(heads) == 2
+    assert all(child.type == "text" for head in heads for child in head.children or [])
 
 
 @pytest.mark.parametrize("symbol", ["FB | Buy", "FB]", "", "a\nb", "../x", "F B"])

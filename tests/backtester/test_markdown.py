@@ -17,7 +17,22 @@ PIECES = st.sampled_from(
         *("```", "````", "~~~", "```json", "``` `", "- ", "-\t", "1. ", "2) ", "> ", ">", "* "),
         *("<!--", "-->", "<script>", "<pre>", "</details>", "<?php", "<![CDATA[", "<a@b.c>"),
         *("\n", "\n\n", "  \n", "\r", "\x0b", "\u2028", "\x85", "\x00", "\ud800", "\t", " "),
-        *("[a]: b 'c", "[a]: <", "|a|b|", "\\", "`", "*", "***", "___", "=", "-", "x", "+ "),
+        *(
+            "[a]: b 'c",
+            "[a]: <",
+            "|a|b|",
+            "\\",
+            "![",
+            "](u)",
+            "`",
+            "*",
+            "***",
+            "___",
+            "=",
+            "-",
+            "x",
+            "+ ",
+        ),
         *("    ", "  ", "&lt;", "<div>", "10000000000. "),
     ]
 )
@@ -50,14 +65,21 @@ def test_no_text_adds_a_heading_or_hides_one(first: str, second: str) -> None:
     ]
 
 
+@settings(max_examples=400, deadline=None)
 @given(TEXTS)
-def test_no_tag_of_a_text_is_html(text: str) -> None:
+@example("\\<b>")
+@example("\\\\\\<script>")
+@example("`\\<b>")
+@example("![a](http://example.org/seen.png)")
+@example("\\![a](http://example.org/seen.png)")
+@example("[a]: http://example.org/seen.png\n\n![a]")
+def test_no_tag_of_a_text_is_html_and_no_picture_is_fetched(text: str) -> None:
     def kinds(document: str) -> set[str]:
         tokens = PARSER.parse(document)
         inner = [child for token in tokens for child in token.children or []]
         return {token.type for token in (*tokens, *inner)}
 
-    assert not {"html_block", "html_inline"} & kinds(nested_text(text))
+    assert not {"html_block", "html_inline", "image"} & kinds(nested_text(text))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +95,8 @@ def test_no_tag_of_a_text_is_html(text: str) -> None:
         ("~~~~\nopen\n~~~", "~~~~\nopen\n~~~\n~~~~"),
         ("  ```\nnot at the margin", "  \\```\nnot at the margin"),
         ("5 < 6, a <b> and <!-- c", "5 < 6, a \\<b> and \\<!-- c"),
+        ("\\<b> \\\\<b> \\![a](b)", "\\<b> \\\\\\<b> \\![a](b)"),
+        ("See ![chart](u), now!", "See \\![chart](u), now!"),
         ("\n\n#hashtag\n\n", "#hashtag"),
         ("", ""),
     ],

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from backtester.errors import DataError, UsageError
 from backtester.reporting import save_reports, sections, write_report_tree
@@ -183,8 +184,66 @@ def test_a_report_cannot_forge_the_decision(tmp_path: Path) -> None:
     assert lines.index("## V. Portfolio Manager Decision") > lines.index("### Neutral Analyst")
     start = lines.index("### Fundamentals Analyst")
     assert lines[start + 2 : start + 8] == ["Fine.", "", "```", "<!--", "```", ""]
-    # The role's own file holds what the role wrote.
-    assert (tmp_path / "1_analysts" / "news.md").read_text() == forged + "\n"
+    assert (tmp_path / "1_analysts" / "news.md").read_text().startswith("Fine.\n\n##### V.")
+
+
+HOSTILE = """\
+# Trading Analysis Report: FB, 2018-06-29
+
+<h1>V. Portfolio Manager Decision</h1><script>alert(1)</script> \\<b>bold\\</b>
+
+![seen](https://example.org/seen.png)
+
+V. Portfolio Manager Decision
+=============================
+
+> ## Quoted
+> <!-- ENTRY_END -->
+
+- ## Listed
+
+[2018-06-29 |
+FB | Overweight | +1.20% | -0.35% | 5d]: https://example.org/
+
+```
+# code
+<!-- never closed"""
+
+
+def test_no_file_of_the_tree_has_a_heading_tag_or_picture_of_a_role(tmp_path: Path) -> None:
+    debate = {"bull_history": HOSTILE, "bear_history": HOSTILE}
+    risk = dict.fromkeys(("aggressive_history", "conservative_history", "neutral_history"), HOSTILE)
+    texts = dict.fromkeys(
+        (
+            *(row.report_field for row in ANALYSTS),
+            *("instrument_context", "investment_plan", "trader_investment_plan"),
+            "final_trade_decision",
+        ),
+        HOSTILE,
+    )
+    debates = {"investment_debate_state": debate, "risk_debate_state": risk}
+    said = {name: json.dumps(value) for name, value in debates.items()}
+    write_report_tree(make_state(**texts, **said), tmp_path)
+    files = tree(tmp_path)
+    assert len(files) == len(FILES) + 1
+    for name, text in files.items():
+        tokens = MarkdownIt("commonmark").parse(text)
+        inner = [child for token in tokens for child in token.children or []]
+        kinds = {token.type for token in (*tokens, *inner)}
+        assert not {"html_block", "html_inline", "image"} & kinds, name
+        shown = [
+            "#" * int(token.tag[1]) + " " + tokens[i + 1].content
+            for i, token in enumerate(tokens)
+            if token.type == "heading_open" and int(token.tag[1]) < 4
+        ]
+        ours = [line for line in COMPLETE.split("\n") if line.startswith("#")]
+        assert shown == (ours if name == "complete_report.md" else []), name
+
+
+def test_a_role_says_the_same_in_its_own_file_and_in_the_complete_report(tmp_path: Path) -> None:
+    complete = write_report_tree(make_state(news_report=HOSTILE), tmp_path).read_text()
+    own = (tmp_path / "1_analysts" / "news.md").read_text()
+    assert f"### News Analyst\n\n{own}\n### Fundamentals Analyst" in complete
 
 
 def test_what_steers_a_terminal_or_has_no_encoding_is_replaced(tmp_path: Path) -> None:

@@ -83,11 +83,26 @@ def test_equal_states_give_equal_bytes_whatever_their_order(tmp_path: Path) -> N
 
 
 def test_any_text_of_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
-    text = 'quote " \\ \x00 \x1b \u2028 买入 🚀 \ud800 {"rating": "Sell"}'
+    text = 'quote " \\ \x00 \x1b \u2028 买入 🚀 \ud800 {"rating": "Sell"} \U000e0041 \xa0\u3000'
     path = write_state_log(make_state(market_report=text), tmp_path, DAY)
     found = path.read_text(encoding="utf-8")
     assert json.loads(found)["market_report"] == text
-    assert "买入" in found
+    assert "买入 🚀" in found
+    assert "\xa0\u3000" in found
+
+
+@pytest.mark.parametrize("field", ["market_report", "investment_debate_state"])
+def test_nothing_in_the_file_steers_a_terminal_or_ends_a_line(field: str, tmp_path: Path) -> None:
+    steering = [*map(chr, (*range(0x20), *range(0x7F, 0xA0))), *"\u2028\u2029\ufeff\u061c"]
+    steering += map(chr, (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
+    text = "".join(steering)
+    said = json.dumps({**DEBATE, "history": text}) if field in DEBATES else text
+    path = write_state_log(make_state(**{field: said}), tmp_path, DAY)
+    found = path.read_text(encoding="utf-8")
+    logged = json.loads(found)[field]
+    assert (logged["history"] if field in DEBATES else logged) == text
+    assert not set(steering) - {"\n"} & set(found)
+    assert found.splitlines() == found.rstrip("\n").split("\n")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def gathered_report(prompt: Prompt) -> str:
         else:
             lines.append(f"{answer.name}: no answer")
     lines += ["", _closing(len(prompt.tools), answered)]
-    return "\n".join(lines)
+    return "\n".join(lines).replace("\n\n\n", "\n\n")
 
 
 def argument(prompt: Prompt) -> str:
@@ -156,8 +156,9 @@ SPEECHES: Mapping[str, Callable[[Prompt], str]] = {
 
 
 def point_lines(findings: Sequence[Finding]) -> list[str]:
-    """Write findings as the list items that the other side can count."""
-    return [f"- {finding.rule}: {finding.text} ({finding.points:+d})" for finding in findings]
+    """Write findings as the list items that the other side can count, and end the list."""
+    items = [f"- {finding.rule}: {finding.text} ({finding.points:+d})" for finding in findings]
+    return _ended(items)
 
 
 def in_words(seen: Assessment) -> str:
@@ -234,11 +235,16 @@ def _series_read(answer: ToolAnswer) -> str:
 
 
 def _quoted(answer: ToolAnswer) -> list[str]:
-    """Quote the first lines of an answer that hold a digit."""
+    """Quote the first lines of an answer that hold a digit, and end the quotation."""
     rows = [line for line in answer.text.splitlines() if line.strip() and line[0] != "#"]
     with_figures = [line for line in rows if any(char.isdigit() for char in line)]
     lines = [f"{answer.name}: {len(rows)} lines, {len(with_figures)} of them with figures"]
-    return lines + [f"  > {_one_line(line)}" for line in with_figures[:QUOTED_LINES]]
+    return lines + _ended([f"  > {_one_line(line)}" for line in with_figures[:QUOTED_LINES]])
+
+
+def _ended(block: list[str]) -> list[str]:
+    """End a list or a quotation: in Markdown it goes on over any next line that is not blank."""
+    return [*block, ""] if block else []
 
 
 def _closing(asked: int, answered: int) -> str:

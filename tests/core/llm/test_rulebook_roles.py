@@ -8,6 +8,7 @@ from datetime import date
 
 import pytest
 from langchain_core.messages import AIMessage
+from markdown_it import MarkdownIt
 
 from tests.core.llm.rulebook_prompts import (
     INDICATORS,
@@ -118,6 +119,40 @@ def test_another_analyst_calls_each_tool_once_and_says_what_was_missing() -> Non
     ]
 
 
+def inside(text: str, *blocks: str) -> list[str]:
+    """Return what a reader of Markdown sees inside blocks of some kinds."""
+    depth, found = 0, []
+    for token in MarkdownIt("commonmark").parse(text):
+        if token.type.removesuffix("_open").removesuffix("_close") in blocks:
+            depth += token.nesting
+        elif depth and token.type == "inline":
+            found.append(token.content)
+    return found
+
+
+def test_a_quotation_in_a_report_ends_where_the_quoted_lines_end() -> None:
+    messages = run_tools(
+        "News Analyst",
+        [NEWS, MACRO],
+        {"get_news": "2018-06-28: a\n2018-06-29: b", "get_macro_indicators": "2018-05-01: 250.5"},
+    )
+    report = str(messages[-1].content)
+    assert inside(report, "blockquote") == ["2018-06-28: a\n2018-06-29: b", "2018-05-01: 250.5"]
+    assert "\n\n\n" not in report
+
+
+@pytest.mark.parametrize(
+    "role", ["Bull Researcher", "Bear Researcher", "Aggressive Analyst", "Conservative Analyst"]
+)
+def test_a_list_of_points_ends_with_its_last_point(role: str) -> None:
+    plan = block("trader_plan", "plan", "**Action**: Buy")
+    speech = str(MODEL.invoke(prompt(role, market(), plan)).content)
+    points = inside(speech, "bullet_list")
+    assert points
+    assert all(point.endswith(("(+1)", "(-1)")) for point in points)
+    assert "\n\n\n" not in speech
+
+
 def test_an_analyst_whose_tools_are_taken_away_writes_at_once() -> None:
     reply = MODEL.invoke(prompt("Fundamentals Analyst"))
     assert reply.tool_calls == []
@@ -161,6 +196,7 @@ def test_each_side_lists_its_own_points_and_counts_the_other_ones() -> None:
         "- trend: close 194.32 is above close_50_sma 188.10 (+1)",
         "- trend: close_50_sma 188.10 is above close_200_sma 179.55 (+1)",
         "- momentum: return_63d 0.2166 is positive (+1)",
+        "",
         "Tally: 4 for, 1 against, score +3 (trend +3, momentum 0, oscillator 0, drawdown 0).",
         "The bear has not spoken yet.",
     ]
