@@ -6,19 +6,21 @@ become one line and an exit code here and nowhere else.
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import metadata
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from backtester.cli import analyze, audit, data, results, runs, transcript
+from backtester.cli import analyze, audit, data, demo, models, results, runs, transcript
 from backtester.cli.environment import load_dotenv
 from backtester.errors import BacktesterError
-from backtester.terminal import printable
+from backtester.terminal import printable, shortened
 from tradingagents_core.errors import CoreError, LookaheadError, PipelineError
 
 INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="backtester",
@@ -46,7 +48,7 @@ def options(
     """Backtest agent pipelines offline: repeatable to the byte, blind to the future."""
 
 
-for group in (runs, analyze, results, audit, data, transcript):
+for group in (demo, runs, analyze, results, audit, data, models, transcript):
     group.register(app)
 
 
@@ -70,6 +72,11 @@ def run(arguments: list[str]) -> int:
         return leave.exit_code
     except (KeyboardInterrupt, Abort):
         return _interrupted()
+    except SystemExit as leave:
+        # Typer leaves on its own where the reader of a pipe has gone; that is no failed cell.
+        if isinstance(leave.__context__, BrokenPipeError):
+            return 0
+        raise
     except TyperException as error:
         return _say(
             f"error: {_one_line(error.format_message()).rstrip('.')}: see 'backtester --help'", 2
@@ -97,7 +104,8 @@ def _expected(error: BaseException) -> int:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         words = _one_line(f"{where}{error.strerror or error}")
-        return _say(f"error: {words}: make room, or name another folder, and run again", 2)
+        advice = "make room, or name" if error.errno in _FULL else "allow it, or name"
+        return _say(f"error: {words}: {advice} another place, and run again", 2)
     return _say(f"error: {_one_line(error)}", _exit_code(error))
 
 
@@ -111,7 +119,7 @@ def _exit_code(error: BaseException) -> int:
 
 def _one_line(error: BaseException | str) -> str:
     # A message may quote a server or a file, which must not command the terminal.
-    return printable(" ".join(str(error).split()))
+    return printable(shortened(" ".join(str(error).split())))
 
 
 def _say(line: str, code: int) -> int:

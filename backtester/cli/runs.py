@@ -1,40 +1,66 @@
-"""Commands that run and replay: ``demo``, ``plan``, ``run``, ``replay``."""
+"""Commands that run and replay: ``plan``, ``run``, ``replay``, ``settings``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backtester.cli.environment import data_folder, environment, refuse_keys, reports_folder
+from backtester.cli.environment import (
+    data_folder,
+    environment,
+    folder_in_environment,
+    refuse_keys,
+    reports_folder,
+)
+from backtester.cli.models import tell_unknown_models, with_addresses
 from backtester.errors import CacheMiss, UsageError, VerificationFailed
 from backtester.spellings import MOST_WORKERS, value_of_text
 from backtester.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.backtest import RunResult
-    from backtester.config import RunConfig
+    from backtester.config import RunConfig, Tier
     from backtester.replays import ReplayResult
 
-DEMO: dict[str, Any] = {
-    "name": "demo",
-    "tickers": ("AAPL", "AMZN", "GOOG", "META", "NFLX", "NVDA"),
-    "start": date(2018, 1, 1),
-    "end": date(2018, 12, 31),
-    "grid": "weekly",
-    "horizon": 5,
-    "benchmark": "^GSPC",
-    "snapshot": "us-2013-2018",
-}
+
+def place(flag: str) -> Callable[[object], Path]:
+    """Return a reader of folders; an empty word is no folder, and not the working one either.
+
+    Args:
+        flag: Name of the option, for the message.
+    """
+
+    def read(given: object) -> Path:
+        if not str(given).strip():
+            raise UsageError(f"{flag} is empty: name a folder, or leave it out")
+        return Path(str(given))
+
+    return read
+
 
 ReportsDir = Annotated[
-    Path | None, typer.Option("--reports-dir", help="Folder of runs and results database.")
+    Path | None,
+    typer.Option(
+        "--reports-dir",
+        parser=place("--reports-dir"),
+        metavar="PATH",
+        help="Folder of runs and results database.",
+    ),
 ]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of snapshots and cache.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        parser=place("--data-dir"),
+        metavar="PATH",
+        help="Folder of snapshots and cache.",
+    ),
+]
 
 
 def whole(flag: str, *, most: int | None = None) -> Callable[[object], int]:
@@ -69,13 +95,21 @@ Workers = Annotated[
 RunName = Annotated[str, typer.Argument(help="Run id, a part of it, or 'latest'.")]
 
 # Settings into which a key may slip; all of them are written into the manifest.
-_WRITTEN = ("base_url", "endpoint_alias", "quick_model", "deep_model", "name")
+_WRITTEN = (
+    "name",
+    *("quick_model", "deep_model"),
+    *(
+        f"{tier}{what}"
+        for tier in ("", "quick_", "deep_")
+        for what in ("base_url", "endpoint_alias")
+    ),
+)
 
 Text = str | None
 Number = int | None
 ConfigFile = Annotated[Path | None, typer.Argument(help="TOML file with settings.")]
 FromManifest = Annotated[
-    Path | None, typer.Option("--from", help="Repeat the run of this manifest.json.")
+    Path | None, typer.Option("--from", help="Repeat the run of this manifest.json, or packed run.")
 ]
 Tickers = Annotated[Text, typer.Option(help="Instruments, separated by commas.")]
 Start = Annotated[Text, typer.Option(help="First date, YYYY-MM-DD.")]
@@ -118,25 +152,10 @@ Settings = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
-    app.command("demo")(demo)
-    app.command("plan")(plan)
+    app.command("plan")(_with_settings_of_run(plan))
     app.command("run")(run)
     app.command("replay")(replay)
     app.command("settings")(settings_list)
-
-
-def demo(workers: Workers = None, data_dir: DataDir = None, reports_dir: ReportsDir = None) -> None:
-    """Run the main job on the snapshot that comes with the package, offline and without a key."""
-    from backtester.config import load_config
-
-    places = {"data_dir": data_folder(data_dir), "reports_dir": reports_folder(reports_dir)}
-    _run_and_show(load_config(flags={**DEMO, **places, "workers": workers}), note=_DEMO_NOTE)
-
-
-_DEMO_NOTE = (
-    "The model is 'rulebook', published textbook rules and no language model: "
-    "these figures show the machinery at work and are evidence of nothing else."
-)
 
 
 def run(
@@ -165,39 +184,59 @@ def run(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Run a walk-forward backtest; the same command goes on with it, or finds it finished."""
-    _run_and_show(_asked_for(context))
+    run_and_show(_asked_for(context))
 
 
 def _asked_for(context: typer.Context) -> RunConfig:
+    from backtester.loading import with_settings
+
     flags = dict(context.params)
+    flags.pop("as_json", None)
     config_file, manifest, settings, model = (
         flags.pop(word) for word in ("config_file", "manifest", "settings", "model")
     )
-    flags |= {"quick_model": model, "deep_model": model}
     flags |= {word: words_of(flags[word]) for word in ("tickers", "analysts")}
-    return _configure(config_file, manifest, flags, settings or [])
+    flags = with_settings(flags, settings or [])
+    # A model of both tiers is less than one that is named for a tier.
+    return _configure(config_file, manifest, {"quick_model": model, "deep_model": model, **flags})
 
 
-@wraps(run, assigned=())
-def plan(context: typer.Context, **_: Any) -> None:
-    """Count the cells and cutoffs of a run; nothing is decided and nothing is spent."""
-    from backtester.cell import build_pipeline
-    from backtester.plan import lay_out
+def plan(context: typer.Context, as_json: bool = False, **_: Any) -> None:
+    """Count cells, calls, tokens and cost of a run before it; spends nothing, needs no key."""
+    from backtester.cli.bills import show_estimate
+    from backtester.estimate import estimate
     from backtester.snapshot import open_snapshot
+    from backtester.tariff import tariff_of
 
     config = _asked_for(context)
     snapshot = open_snapshot(config.snapshot, config.data_dir)
-    # Replaying models need no key, and nothing can be spent on them.
-    counted = config.model_copy(update={"mode": "replay"})
-    laid = lay_out(config, snapshot, fingerprint=build_pipeline(counted).fingerprint())
-    first, last = laid.barriers[0].cutoff, laid.barriers[-1].cutoff
-    typer.echo(f"run      {laid.run_id}")
-    typer.echo(f"cells    {laid.cells}, of which {len(laid.warmup)} warm-up")
-    typer.echo(f"cutoffs  {len(laid.barriers)}, {first:%Y-%m-%d %H:%M}Z to {last:%Y-%m-%d %H:%M}Z")
+    show_estimate(estimate(config, snapshot, tariff_of(config)), as_json=as_json)
+
+
+def _with_settings_of_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of ``run``, and ``--json``."""
+    asked = signature(run, eval_str=True).parameters.values()
+    wanted = Parameter(
+        "as_json",
+        Parameter.POSITIONAL_OR_KEYWORD,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
+    )
+
+    @wraps(command)
+    def given(**options: Any) -> None:
+        command(**options)
+
+    given.__signature__ = Signature([*asked, wanted])  # type: ignore[attr-defined]
+    given.__annotations__ = {p.name: p.annotation for p in (*asked, wanted)}
+    del given.__wrapped__
+    return given
 
 
 def replay(
-    name: RunName,
+    name: Annotated[
+        str, typer.Argument(help="Run id, a part of it, or 'latest'; or a packed run's file.")
+    ],
     keep: Annotated[
         Path | None, typer.Option("--keep", help="Keep the replay's files in this folder.")
     ] = None,
@@ -205,21 +244,22 @@ def replay(
     data_dir: DataDir = None,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Replay a finished run without the network and compare its results root."""
+    """Replay a finished run, or a packed one, without the network and compare its results root."""
+    from backtester.cassette import names_cassette
     from backtester.cli.render import RichProgress
     from backtester.replays import replay as replay_run
+    from backtester.replays import replay_pack
     from backtester.runs import find_run
 
-    folder = find_run(reports_folder(reports_dir), name)
+    data, count = data_folder(data_dir), 1 if workers is None else workers
     with RichProgress("replay") as progress:
-        result = replay_run(
-            folder,
-            data_folder(data_dir),
-            workers=1 if workers is None else workers,
-            keep=keep,
-            progress=progress,
-        )
-    _tell_replay(result)
+        if names_cassette(name):
+            path = Path(name)
+            result = replay_pack(path, data, workers=count, keep=keep, progress=progress)
+        else:
+            folder = find_run(reports_folder(reports_dir), name)
+            result = replay_run(folder, data, workers=count, keep=keep, progress=progress)
+    tell_replay(result)
 
 
 def settings_list() -> None:
@@ -243,7 +283,13 @@ def _plain(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _tell_replay(result: ReplayResult) -> None:
+def tell_replay(result: ReplayResult) -> None:
+    """Print what a replay found.
+
+    Raises:
+        CacheMiss: Calls had no recording.
+        VerificationFailed: The roots differ.
+    """
     typer.echo(f"run            {result.run_id}")
     typer.echo(f"cells          {result.cells}")
     typer.echo(f"replies        {result.hits} from the record, {len(result.misses)} missing")
@@ -252,7 +298,7 @@ def _tell_replay(result: ReplayResult) -> None:
     typer.echo(f"replayed root  {result.root}")
     if result.misses:
         for miss in result.misses[:3]:
-            typer.echo(f"miss: {miss}", err=True)
+            typer.echo(f"miss: {printable(miss, keep='')}", err=True)
         if result.diff:
             typer.echo(printable(result.diff), err=True)
         raise CacheMiss(
@@ -266,30 +312,50 @@ def _tell_replay(result: ReplayResult) -> None:
     typer.echo("equal: the same inputs gave the same bytes")
 
 
-def _run_and_show(config: RunConfig, *, note: str = "") -> None:
+def run_and_show(config: RunConfig, *, note: str = "") -> None:
+    """Run a configuration and print what came out; failed cells end the command with 1."""
     from backtester.backtest import run as run_backtest
     from backtester.cli.render import RichProgress, show_run
 
+    api_keys = api_keys_of(config)
+    tell_unknown_models(config)
     with RichProgress("run") as progress:
-        result = run_backtest(config, api_key=api_key_of(config), progress=progress)
+        result = run_backtest(config, api_keys=api_keys, progress=progress)
     _tell_run(result)
     show_run(result.database, result.run_id, note=note)
     if any(result.counts.get(status) for status in ("failed", "skipped_budget")):
         raise typer.Exit(1)
 
 
-def api_key_of(config: RunConfig) -> str | None:
-    """Return the key of a configuration's provider from the environment, None where it has none.
+def api_keys_of(config: RunConfig) -> dict[str, str]:
+    """Return the keys of a configuration's providers from the environment, without missing ones.
+
+    They stand under the provider's name, or under the tier's for a variable that the settings name.
 
     Raises:
         UsageError: A setting that would be written down holds a key.
     """
-    from tradingagents_core.llm.factory import PROVIDERS
+    from tradingagents_core.llm.providers import PROVIDERS
 
-    refuse_keys({name: getattr(config, name) for name in _WRITTEN}, variable=config.api_key_env)
-    provider = PROVIDERS.get(config.provider)
-    variable = config.api_key_env or (provider.key_variable if provider else None)
-    return environment().get(variable) if variable else None
+    refuse_keys({name: getattr(config, name) for name in _WRITTEN}, variables=key_variables(config))
+    keys: dict[str, str] = {}
+    tiers: tuple[Tier, ...] = ("quick", "deep")
+    for tier in tiers:
+        name = config.model_spec(tier).provider
+        named = config.key_variable_of(tier)
+        of_provider = PROVIDERS[name].key_variables if name in PROVIDERS else ()
+        variables = (named,) if named else of_provider
+        held = [environment().get(variable, "") for variable in variables]
+        key = next(filter(None, held), "")
+        if key:
+            keys[tier if named else name] = key
+    return keys
+
+
+def key_variables(config: RunConfig) -> tuple[str, ...]:
+    """Return the variables that a configuration names for keys."""
+    named = (config.api_key_env, config.quick_api_key_env, config.deep_api_key_env)
+    return tuple(variable for variable in named if variable)
 
 
 def _tell_run(result: RunResult) -> None:
@@ -297,25 +363,28 @@ def _tell_run(result: RunResult) -> None:
         typer.echo(f"run {result.run_id} is finished already: 0 model calls, nothing to do\n")
         return
     kept = f", {result.kept} kept from before" if result.kept else ""
-    typer.echo(
-        f"run {result.run_id}: {result.cells} cells{kept}, "
-        f"{result.model_calls} model calls, {result.hits} replies from the cache\n"
-    )
+    typer.echo(f"run {result.run_id}: {result.cells} cells{kept}, {result.bill.words()}\n")
 
 
-def _configure(
-    config_file: Path | None, manifest: Path | None, flags: dict[str, Any], settings: list[str]
-) -> RunConfig:
-    from backtester.config import config_from_manifest, load_config, setting
+def _configure(config_file: Path | None, manifest: Path | None, flags: dict[str, Any]) -> RunConfig:
+    from backtester.cassette import names_cassette
+    from backtester.loading import config_from_manifest, load_config
 
-    for text in settings:
-        key, value = setting(text)
-        flags[key] = value
     if manifest is not None:
         if config_file is not None:
             raise UsageError("give a config file or --from MANIFEST, not both")
-        return config_from_manifest(manifest, flags)
-    return load_config(config_file, environ=environment(), flags=flags)
+        if names_cassette(str(manifest)):
+            from backtester.packs import config_of_pack
+
+            return config_of_pack(manifest, flags, folders=_folders_in_environment())
+        return config_from_manifest(manifest, flags, folders=_folders_in_environment())
+    return with_addresses(load_config(config_file, environ=environment(), flags=flags))
+
+
+def _folders_in_environment() -> dict[str, Any]:
+    """Return the folders in which other commands would look for the run."""
+    given = {field: folder_in_environment(field) for field in ("data_dir", "reports_dir")}
+    return {field: Path(found.value) for field, found in given.items() if found is not None}
 
 
 def words_of(text: str | None) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backtester.api import Run, run
-from backtester.cli.runs import DEMO
+from backtester.cli.demo import DEMO
 from backtester.config import RunConfig
 from backtester.plan import cache_folder
 from backtester.reply_cache import ReplyCache
