@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from backtester import store
+from backtester.bill import Bill
 from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
 from backtester.config import RunConfig
 from backtester.crew import Crew
-from backtester.engine import SETTLED, Walk, walk_through
-from backtester.errors import DataError
+from backtester.engine import SETTLED, Walk, is_settled, walk_through
+from backtester.errors import BudgetReached, DataError
 from backtester.journal import Journal, Ledger, read_ledger
+from backtester.knowledge import model_words
 from backtester.plan import Plan, cache_folder, lay_out
 from backtester.progress import Progress, Silent, Standing
-from backtester.records import CellKey, CellRecord, LessonRecord
+from backtester.purse import Purse
+from backtester.records import CallRecord, CellKey, CellRecord, LessonRecord, SpendRecord
 from backtester.root import results_root
 from backtester.runs import (
     RESULTS_VERSION,
@@ -33,6 +37,8 @@ from backtester.runs import (
     wall_time,
 )
 from backtester.snapshot import open_snapshot
+from backtester.spend import read_spend
+from backtester.tariff import TIERS, Tariff, require_prices, tariff_of
 
 PUBLISH_EVERY_S: Final = 10.0
 PAUSE_PER_PUBLICATION: Final = 10.0
@@ -52,6 +58,7 @@ class RunResult:
         model_calls: Calls made by this command (misses).
         hits: Calls served from the cache by this command.
         counts: Cells by status.
+        bill: What the calls of this command took.
         new: False where the finished run was found and nothing was done.
     """
 
@@ -64,23 +71,29 @@ class RunResult:
     model_calls: int
     hits: int
     counts: Mapping[str, int]
+    bill: Bill
     new: bool
 
 
 def run(
     config: RunConfig,
     *,
-    api_key: str | None = None,
+    api_keys: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     parts: Parts | None = None,
+    tariff: Tariff | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> RunResult:
     """Run a walk-forward backtest, or go on with it, or find it finished.
 
     Args:
         config: What to do.
-        api_key: Key of the model provider, where it needs one. Never stored.
+        api_keys: Key by provider, where one needs it; never stored. One under ``quick`` or
+            ``deep`` is that tier's alone.
         progress: Takes news; default none.
         parts: Seams of the leak audit; default the product's own.
+        tariff: Known prices; default those of the catalogue.
+        clock: Monotonic seconds, for the caps on minutes.
 
     Returns:
         How it ended; the tables are in ``reports/results.duckdb``.
@@ -90,25 +103,27 @@ def run(
         DataError: Snapshot, cache or journal is missing or damaged.
         SettingsError: A key is missing.
         ProviderError: The provider cannot be reached; run the same command again later.
+        BudgetReached: A cap of the run was reached; the same command with a higher one goes on.
         LookaheadError: Something from the future was about to be seen.
     """
-    progress = progress or Silent()
-    parts = parts or Parts()
+    tariff = tariff or tariff_of(config)
+    require_prices(config, tariff)
     snapshot = open_snapshot(config.snapshot, config.data_dir)
-    pipeline = build_pipeline(config, api_key=api_key)
+    pipeline = build_pipeline(config, api_keys=api_keys)
     plan = lay_out(config, snapshot, fingerprint=pipeline.fingerprint())
     if config.mode == "refresh":
         plan = _refreshed(plan, pipeline.fingerprint())
     folder = RunFolder(config.reports_dir / plan.run_id)
     folder.create()
     with folder.lock():
-        journal = Journal.open(folder.journal_path)
-        try:
-            return _run_locked(
-                plan, folder, journal, api_key=api_key, progress=progress, parts=parts
+        purse = Purse.open(
+            folder.spend_path, run_id=plan.run_id, config=config, tariff=tariff, clock=clock
+        )
+        with closing(Journal.open(folder.journal_path)) as journal:
+            spec = _spec_of(plan, folder, parts or Parts())
+            return _Run(plan, folder, journal, purse).go(
+                spec, api_keys=api_keys or {}, progress=progress or Silent()
             )
-        finally:
-            journal.close()
 
 
 def _refreshed(plan: Plan, fingerprint: str) -> Plan:
@@ -127,46 +142,51 @@ def _refreshed(plan: Plan, fingerprint: str) -> Plan:
     return lay_out(config, plan.snapshot, fingerprint=fingerprint)
 
 
-def _run_locked(
-    plan: Plan,
-    folder: RunFolder,
-    journal: Journal,
-    *,
-    api_key: str | None,
-    progress: Progress,
-    parts: Parts,
-) -> RunResult:
-    manifest = _begin(plan, folder)
-    publisher = Publisher(plan.config.reports_dir, folder, journal.ledger)
-    held = journal.ledger
-    before = _Before(dict(held.cells), dict(held.lessons), len(held.superseded))
-    if _is_whole(manifest, journal.ledger):
-        publisher.unless_there(manifest)
-        return _result(plan, folder, journal.ledger, before, new=False)
-    spec = BenchSpec(
+def _spec_of(plan: Plan, folder: RunFolder, parts: Parts) -> BenchSpec:
+    return BenchSpec(
         config=plan.config,
         snapshot_path=plan.snapshot.path,
         cache_dir=cache_folder(plan.config.data_dir),
         parts=parts,
         states_dir=folder.path / "states" if plan.config.save_states else None,
     )
-    bench = Workbench.build(spec, api_key=api_key, snapshot=plan.snapshot)
-    crew = Crew(spec, api_key=api_key, bench=bench)
-    progress.started(plan, _standing(plan, journal.ledger))
-    try:
-        walk_through(
-            Walk(plan, journal, crew, parts=parts),
-            progress=progress,
-            after_commit=lambda: publisher.sometimes(manifest),
-        )
-    except BaseException:
-        stopped = manifest.model_copy(update={"status": "stopped", "results_root": None})
-        folder.write_manifest(stopped)
-        publisher.now(stopped)
-        raise
-    manifest = _finish(manifest, folder, journal.ledger)
-    publisher.now(manifest)
-    return _result(plan, folder, journal.ledger, before, new=True)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Hold what a run has under its lock."""
+
+    plan: Plan
+    folder: RunFolder
+    journal: Journal
+    purse: Purse
+
+    def go(self, spec: BenchSpec, *, api_keys: Mapping[str, str], progress: Progress) -> RunResult:
+        plan, folder, ledger = self.plan, self.folder, self.journal.ledger
+        manifest = _begin(plan, folder)
+        publisher = Publisher(plan.config.reports_dir, folder, ledger)
+        before = _Before.of(ledger)
+        if _is_whole(manifest, ledger):
+            publisher.unless_there(manifest)
+            return _result(plan, folder, ledger, before, new=False)
+        bench = Workbench.build(spec, api_keys=api_keys, snapshot=plan.snapshot, purse=self.purse)
+        crew = Crew(spec, api_keys=api_keys, bench=bench)
+        progress.started(plan, _standing(plan, ledger))
+        try:
+            walk_through(
+                Walk(plan, self.journal, crew, parts=spec.parts),
+                progress=progress,
+                after_commit=lambda: publisher.sometimes(manifest),
+            )
+        except BaseException as error:
+            status = "budget_reached" if isinstance(error, BudgetReached) else "stopped"
+            stopped = manifest.model_copy(update={"status": status, "results_root": None})
+            folder.write_manifest(stopped)
+            publisher.now(stopped)
+            raise
+        manifest = _finish(manifest, folder, ledger)
+        publisher.now(manifest)
+        return _result(plan, folder, ledger, before, new=True)
 
 
 @dataclass(frozen=True)
@@ -174,6 +194,16 @@ class _Before:
     cells: Mapping[CellKey, CellRecord]
     lessons: Mapping[CellKey, LessonRecord]
     superseded: int
+    superseded_lessons: int
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> _Before:
+        return cls(
+            dict(ledger.cells),
+            dict(ledger.lessons),
+            len(ledger.superseded),
+            len(ledger.superseded_lessons),
+        )
 
 
 class Publisher:
@@ -206,12 +236,15 @@ class Publisher:
     def now(self, manifest: RunManifest) -> None:
         """Publish all that the journal holds."""
         started = time.monotonic()
-        store.publish(self.database, document_of(manifest, self._ledger))
+        spent = read_spend(self._folder.spend_path)
+        store.publish(self.database, document_of(manifest, self._ledger, spent=spent))
         self._last = time.monotonic()
         self._took_s = self._last - started if manifest.status == "started" else 0.0
 
 
-def document_of(manifest: RunManifest, ledger: Ledger) -> store.RunDocument:
+def document_of(
+    manifest: RunManifest, ledger: Ledger, *, spent: Sequence[SpendRecord] = ()
+) -> store.RunDocument:
     """Return a run as `store` takes it; decided cells without a memory row get a waiting one."""
     lessons = dict(ledger.lessons)
     for key, cell in ledger.cells.items():
@@ -223,11 +256,17 @@ def document_of(manifest: RunManifest, ledger: Ledger) -> store.RunDocument:
         returns=[returned for _, returned in sorted(ledger.returns.items())],
         lessons=[lesson for _, lesson in sorted(lessons.items())],
         superseded=ledger.superseded,
+        superseded_lessons=ledger.superseded_lessons,
+        spent=spent,
     )
 
 
 def _standing(plan: Plan, ledger: Ledger) -> Standing:
-    failed = {key for key, cell in ledger.cells.items() if cell.status not in SETTLED}
+    failed = {
+        key
+        for key, cell in ledger.cells.items()
+        if not is_settled(cell, plan.config) and cell.status != "skipped_budget"
+    }
     later = False
     affected = 0
     for barrier in plan.barriers:
@@ -261,16 +300,8 @@ def manifest_of(plan: Plan) -> RunManifest:
         versions=package_versions(),
         commit=commit,
         diff_sha256=diff,
-        models={
-            "quick": _model_words(plan.config, "quick"),
-            "deep": _model_words(plan.config, "deep"),
-        },
+        models={tier: model_words(plan.config, tier) for tier in TIERS},
     )
-
-
-def _model_words(config: RunConfig, tier: str) -> dict[str, str | None]:
-    spec = config.model_spec("quick" if tier == "quick" else "deep")
-    return {"provider": spec.provider, "model": spec.model, "endpoint": spec.base_url}
 
 
 def _finish(manifest: RunManifest, folder: RunFolder, ledger: Ledger) -> RunManifest:
@@ -296,12 +327,7 @@ def _is_whole(manifest: RunManifest, ledger: Ledger) -> bool:
 def _result(
     plan: Plan, folder: RunFolder, ledger: Ledger, before: _Before, *, new: bool
 ) -> RunResult:
-    old = {id(cell) for cell in before.cells.values()}
-    cells = [*ledger.cells.values(), *ledger.superseded[before.superseded :]]
-    lessons = [row for key, row in ledger.lessons.items() if before.lessons.get(key) is not row]
-    calls = [call for cell in cells if id(cell) not in old for call in cell.calls]
-    calls += [call for lesson in lessons for call in lesson.calls]
-    hits = sum(call.hit for call in calls)
+    bill = Bill.of(_calls_since(before, ledger))
     return RunResult(
         run_id=plan.run_id,
         folder=folder.path,
@@ -309,11 +335,24 @@ def _result(
         root=results_root(ledger),
         cells=plan.cells,
         kept=sum(before.cells.get(key) is cell for key, cell in ledger.cells.items()),
-        model_calls=len(calls) - hits,
-        hits=hits,
+        model_calls=bill.calls - bill.hits,
+        hits=bill.hits,
         counts=dict(sorted(Counter(cell.status for cell in ledger.cells.values()).items())),
+        bill=bill,
         new=new,
     )
+
+
+def _calls_since(before: _Before, ledger: Ledger) -> list[CallRecord]:
+    """Return the calls of all records that this command added."""
+    old = {id(record) for held in (before.cells, before.lessons) for record in held.values()}
+    added: list[CellRecord | LessonRecord] = [
+        *ledger.cells.values(),
+        *ledger.superseded[before.superseded :],
+        *ledger.lessons.values(),
+        *ledger.superseded_lessons[before.superseded_lessons :],
+    ]
+    return [call for record in added if id(record) not in old for call in record.calls]
 
 
 def read_whole(folder: RunFolder, manifest: RunManifest) -> Ledger:
@@ -349,7 +388,8 @@ def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
     def documents() -> Iterator[store.RunDocument]:
         for folder in list_runs(reports_dir):
             manifest = folder.read_manifest()
-            yield document_of(manifest, read_whole(folder, manifest))
+            spent = read_spend(folder.spend_path)
+            yield document_of(manifest, read_whole(folder, manifest), spent=spent)
 
     database = reports_dir / "results.duckdb"
     return database, store.rebuild(database, documents)

@@ -8,18 +8,19 @@ store of answers behind it is `ReplyCache`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import get_args
 
 from backtester.answers import CacheRecord, reply_hash
 from backtester.errors import DataError
+from backtester.purse import CELL_BUDGET, CellCapReached, CellCaps, Paid, Purse, wall_clock
 from backtester.records import CallRecord, OutcomeRecord
 from backtester.reply_cache import ReplyCache
+from backtester.tariff import Price, counted_usage, is_paid
 from tradingagents_core.errors import ReplayMiss
-from tradingagents_core.llm.factory import PROVIDERS
 from tradingagents_core.llm.keys import canonical_json, sha256_hex
 from tradingagents_core.protocols import (
     Mode,
@@ -43,11 +44,76 @@ _KINDS: Mapping[str, OutcomeKind] = {kind: kind for kind in get_args(OutcomeKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Price:
-    """Price of a model in US dollars per million tokens."""
+class _Flight:
+    """Name the call that a thread is about to make."""
 
-    input_per_million: float
-    output_per_million: float
+    thread: int
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Noted:
+    """Hold what is kept of a call.
+
+    Attributes:
+        reply_hash: Stands for the reply in the results root.
+        finish_reason: As answered; ``outcome:<kind>`` for an outcome.
+        usage: As reported; None for an outcome that is served again.
+        characters: Of the reply.
+        hit: Whether it was served.
+        latency_s: Wall seconds.
+        retries: Of the transport.
+    """
+
+    reply_hash: str
+    finish_reason: str
+    usage: Usage | None
+    characters: int
+    hit: bool
+    latency_s: float = 0.0
+    retries: int = 0
+
+    @classmethod
+    def answer(
+        cls,
+        reply: Reply,
+        *,
+        usage: Usage | None = None,
+        hit: bool = False,
+        latency_s: float = 0.0,
+        retries: int = 0,
+    ) -> _Noted:
+        """Note an answer, with the usage of the reply that was paid for where that is another."""
+        return cls(
+            reply_hash=reply_hash(reply),
+            finish_reason=reply.finish_reason,
+            usage=usage or reply.usage,
+            characters=characters_of(reply),
+            hit=hit,
+            latency_s=latency_s,
+            retries=retries,
+        )
+
+    @classmethod
+    def outcome(
+        cls,
+        row: OutcomeRecord,
+        *,
+        usage: Usage | None = None,
+        hit: bool = False,
+        latency_s: float = 0.0,
+        retries: int = 0,
+    ) -> _Noted:
+        """Note an outcome."""
+        return cls(
+            reply_hash=outcome_hash(row.kind, row.text),
+            finish_reason=f"outcome:{row.kind}",
+            usage=usage,
+            characters=len(row.text),
+            hit=hit,
+            latency_s=latency_s,
+            retries=retries,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +131,12 @@ def outcome_hash(kind: str, text: str) -> str:
     return sha256_hex(canonical_json([kind, text]))
 
 
+def characters_of(reply: Reply) -> int:
+    """Return the length of what a model wrote, for estimates."""
+    calls = sum(len(call.name) + len(call.args) for call in reply.tool_calls)
+    return len(reply.text) + len(reply.reasoning or "") + calls
+
+
 class CellReplies:
     """Serve and record the model replies of one cell, or of one lesson.
 
@@ -78,7 +150,8 @@ class CellReplies:
         accept_truncated: Whether free text cut by length counts as an answer.
         cell_label: ``ticker|session|trial``, for messages.
         outcomes: Outcomes that the run's journal has of this cell; only a replay serves them.
-        prices: Prices by ``provider:model``; what is not in it has no known price.
+        purse: What the run may spend, and its prices; by default no cap, ledger or price.
+        caps: What one try of the cell may use; by default anything.
         clock: Instant that is written beside a new record.
     """
 
@@ -90,7 +163,8 @@ class CellReplies:
         accept_truncated: bool = False,
         cell_label: str,
         outcomes: Sequence[OutcomeRecord] = (),
-        prices: Mapping[str, Price] | None = None,
+        purse: Purse | None = None,
+        caps: CellCaps | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         if cache is None and mode != "off":
@@ -102,8 +176,13 @@ class CellReplies:
         self._outcomes = {
             _Place(node=o.node, index=o.index, attempt=o.attempt, key=o.key): o for o in outcomes
         }
-        self._prices = prices or {}
-        self._clock = clock or _utc_now
+        self._purse = purse or Purse()
+        self._caps = caps or CellCaps()
+        self._began = self._purse.clock()
+        self._tokens = 0
+        self._cost_usd = 0.0
+        self._flying: set[_Flight] = set()
+        self._clock = clock or wall_clock
         self._lock = threading.Lock()
         self._calls: list[CallRecord] = []
         self._new_outcomes: list[OutcomeRecord] = []
@@ -124,38 +203,55 @@ class CellReplies:
     def look_up(self, call: ModelCall) -> Reply | Outcome | None:
         """Return what is recorded for a call; None means that it is to be made.
 
+        Whoever holds the flight of the key and is told None makes the call, so that is where the
+        budget is asked.
+
         Raises:
             ReplayMiss: In a replay, where nothing is recorded.
+            CellCapReached: The cell may use no more, or could use no more when it was recorded.
+            RunCapReached: The run may spend no more.
             DataError: For a damaged record.
         """
+        found = self._recorded(call)
+        if found is None:
+            flight = _Flight(thread=threading.get_ident(), key=call.key)
+            if flight in self._flying:
+                self._ask_budget(flight, call)
+        return found
+
+    def _recorded(self, call: ModelCall) -> Reply | Outcome | None:
         if self._cache is None or self._mode == "off":
             return None
         if self._outcomes and self._mode == "replay":
             outcome = self._outcomes.get(_place(call))
             if outcome is not None:
                 return self._served_outcome(call, outcome)
-        record = self._cache.get(call.key)
-        if record is None:
+        reply = self._cache.reply(call.key, call.request)
+        if reply is None:
             if self._mode == "replay":
                 raise self._missed(call, self._cache)
             return None
-        if record.request != call.request:
-            raise DataError(
-                f"the recorded answer {call.key} belongs to another request: the cache in "
-                f"{self._cache.folder} is damaged; run `backtester cassette verify` on it"
-            )
-        saved = self._cost(call, record.reply.usage)
-        self._note(call, record.reply, hit=True, cost=0.0, saved=saved, latency_s=0.0)
-        return record.reply
+        self._note(call, _Noted.answer(reply, hit=True))
+        return reply
 
-    def flight(self, key: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def flight(self, key: str) -> Iterator[None]:
         """Hold the one flight of a key on this machine."""
-        if self._cache is None or self._mode == "off":
-            return nullcontext()
-        return self._cache.flight(key)
+        alone: AbstractContextManager[None] = nullcontext()
+        if self._cache is not None and self._mode != "off":
+            alone = self._cache.flight(key)
+        flight = _Flight(thread=threading.get_ident(), key=key)
+        with alone:
+            self._flying.add(flight)
+            try:
+                yield
+            finally:
+                self._flying.discard(flight)
+                self._purse.release(flight)
 
-    def record(self, call: ModelCall, reply: Reply, *, latency_s: float) -> Reply:
+    def record(self, call: ModelCall, reply: Reply, *, latency_s: float, retries: int = 0) -> Reply:
         """Store an answer if there is none, and return what is stored."""
+        self._pay(call, reply, finish_reason=reply.finish_reason)
         stored = reply
         if self._cache is not None and self._mode in ("record", "refresh"):
             stored = self._cache.add(
@@ -170,11 +266,13 @@ class CellReplies:
                     recorded_at=self._clock().isoformat(),
                 )
             ).reply
-        cost = self._cost(call, reply.usage)
-        self._note(call, stored, hit=False, cost=cost, saved=0.0, latency_s=latency_s)
+        noted = _Noted.answer(stored, usage=reply.usage, latency_s=latency_s, retries=retries)
+        self._note(call, noted)
         return stored
 
-    def record_outcome(self, call: ModelCall, outcome: Outcome, *, latency_s: float) -> None:
+    def record_outcome(
+        self, call: ModelCall, outcome: Outcome, *, latency_s: float, retries: int = 0
+    ) -> None:
         """Keep an outcome for the run's journal."""
         reply = outcome.reply or Reply(text="", finish_reason="")
         row = OutcomeRecord(
@@ -189,8 +287,11 @@ class CellReplies:
             request=call.request,
         )
         # An attempt that got no reply at all was not billed as far as anybody can tell.
-        cost = self._cost(call, reply.usage) if outcome.reply is not None else None
-        self._note_outcome(call, row, reply.usage, hit=False, cost=cost, latency_s=latency_s)
+        billed = outcome.reply is not None
+        if billed:
+            self._pay(call, reply, finish_reason=f"outcome:{outcome.kind}")
+        noted = _Noted.outcome(row, usage=reply.usage, latency_s=latency_s, retries=retries)
+        self._note(call, noted, billed=billed)
         with self._lock:
             self._new_outcomes.append(row)
 
@@ -221,102 +322,104 @@ class CellReplies:
     # -------------------------------------------------------------------------------- parts
 
     def _served_outcome(self, call: ModelCall, row: OutcomeRecord) -> Outcome:
+        if row.kind == CELL_BUDGET:
+            # The call was never made: the cell ends here again, and in the same way.
+            raise CellCapReached(row.message)
         kind = _KINDS.get(row.kind)
         if kind is None:
             raise DataError(
                 f"the journal has an outcome of unknown kind {row.kind!r} for {self._cell_label}: "
                 "replay the run with the version that wrote it"
             )
-        self._note_outcome(call, row, Usage(), hit=True, cost=0.0, latency_s=0.0)
+        self._note(call, _Noted.outcome(row, hit=True))
         return Outcome(
             kind=kind,
             message=row.message,
             reply=Reply(text=row.text, finish_reason=row.finish_reason),
         )
 
-    def _note_outcome(
-        self,
-        call: ModelCall,
-        row: OutcomeRecord,
-        usage: Usage,
-        *,
-        hit: bool,
-        cost: float | None,
-        latency_s: float,
-    ) -> None:
-        self._append(
-            call,
-            reply_hash=outcome_hash(row.kind, row.text),
-            finish_reason=f"outcome:{row.kind}",
-            usage=usage,
-            hit=hit,
-            cost=cost,
-            saved=None if hit else 0.0,
-            latency_s=latency_s,
-        )
-
-    def _note(
-        self,
-        call: ModelCall,
-        reply: Reply,
-        *,
-        hit: bool,
-        cost: float | None,
-        saved: float | None,
-        latency_s: float,
-    ) -> None:
-        self._append(
-            call,
-            reply_hash=reply_hash(reply),
-            finish_reason=reply.finish_reason,
-            usage=reply.usage,
-            hit=hit,
-            cost=cost,
-            saved=saved,
-            latency_s=latency_s,
-        )
-
-    def _append(
-        self,
-        call: ModelCall,
-        *,
-        reply_hash: str,
-        finish_reason: str,
-        usage: Usage,
-        hit: bool,
-        cost: float | None,
-        saved: float | None,
-        latency_s: float,
-    ) -> None:
+    def _note(self, call: ModelCall, noted: _Noted, *, billed: bool = True) -> None:
+        """Keep the row of a call, and count what it used where the cell has a cap."""
+        served_again = noted.usage is None
+        usage = noted.usage or Usage()
+        price = self._purse.tariff.cost(call.provider, call.model, usage) if billed else None
         row = CallRecord(
             node=call.site.node,
             index=call.site.index,
             attempt=call.site.attempt,
             key=call.key,
-            reply_hash=reply_hash,
-            finish_reason=finish_reason,
-            hit=hit,
+            reply_hash=noted.reply_hash,
+            finish_reason=noted.finish_reason,
+            hit=noted.hit,
             provider=call.provider,
             model=call.model,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
-            cost_usd=cost,
-            saved_usd=saved,
-            latency_s=latency_s,
+            cached_tokens=usage.cached_tokens,
+            cost_usd=0.0 if noted.hit else price,
+            # What an outcome cost is not in the journal, so nobody knows what serving it saves.
+            saved_usd=None if served_again else price if noted.hit else 0.0,
+            latency_s=noted.latency_s,
+            retries=noted.retries,
         )
         with self._lock:
             self._calls.append(row)
+        if billed and self._caps.any:
+            self._count(call, usage, characters=noted.characters)
 
-    def _cost(self, call: ModelCall, usage: Usage) -> float | None:
-        provider = PROVIDERS.get(call.provider)
-        if provider is not None and provider.free:
-            return 0.0
-        price = self._prices.get(f"{call.provider}:{call.model}")
-        if price is None or usage.input_tokens is None or usage.output_tokens is None:
-            return None
-        paid_in = usage.input_tokens * price.input_per_million
-        paid_out = usage.output_tokens * price.output_per_million
-        return (paid_in + paid_out) / 1_000_000
+    def _count(self, call: ModelCall, usage: Usage, *, characters: int) -> None:
+        usage = counted_usage(usage, request=len(call.request), reply=characters)
+        cost = self._purse.tariff.counted(call.provider, call.model, usage)
+        with self._lock:
+            self._tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
+            self._cost_usd += cost
+
+    # ------------------------------------------------------------------------------ the budget
+
+    def _ask_budget(self, flight: _Flight, call: ModelCall) -> None:
+        over = self._over_cell_cap()
+        if over is not None:
+            row = OutcomeRecord(
+                node=call.site.node,
+                index=call.site.index,
+                attempt=call.site.attempt,
+                key=call.key,
+                kind=CELL_BUDGET,
+                message=over,
+                text=self._caps.words(),
+                finish_reason="",
+                request=call.request,
+            )
+            with self._lock:
+                self._new_outcomes.append(row)
+            raise CellCapReached(over)
+        if is_paid(call.provider):
+            self._purse.reserve(flight, call)
+
+    def _over_cell_cap(self) -> str | None:
+        caps = self._caps
+        minutes = (self._purse.clock() - self._began) / 60
+        if caps.tokens is not None and self._tokens >= caps.tokens:
+            return f"cell_max_tokens = {caps.tokens} is reached: {self._tokens} tokens used"
+        if caps.cost_usd is not None and self._cost_usd >= caps.cost_usd:
+            return f"cell_max_cost_usd = {caps.cost_usd:g} is reached: {self._cost_usd:.4f} USD"
+        if caps.minutes is not None and minutes >= caps.minutes:
+            return f"cell_max_minutes = {caps.minutes:g} is reached"
+        return None
+
+    def _pay(self, call: ModelCall, reply: Reply, *, finish_reason: str) -> None:
+        """Write a paid call down before anybody uses its reply."""
+        if not is_paid(call.provider):
+            return
+        paid = Paid(
+            finish_reason=finish_reason,
+            usage=reply.usage,
+            characters=characters_of(reply),
+            cost_usd=self._purse.tariff.cost(call.provider, call.model, reply.usage),
+        )
+        self._purse.pay(_Flight(thread=threading.get_ident(), key=call.key), call, paid)
+
+    # -------------------------------------------------------------------------------- misses
 
     def _missed(self, call: ModelCall, cache: ReplyCache) -> ReplayMiss:
         miss = self._miss_of(call, cache)
@@ -355,8 +458,3 @@ def _cell_words(label: str) -> str:
     if len(parts) != 3:
         return label
     return f"ticker {parts[0]}, session {parts[1]}, trial {parts[2]}"
-
-
-def _utc_now() -> datetime:
-    # Written beside a record for people; keys, prompts, results and roots never see it.
-    return datetime.now(tz=UTC)  # noqa: TID251

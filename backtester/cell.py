@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
+from langchain_core.language_models import BaseChatModel
 from langsmith import tracing_context
 
 from backtester import broker
 from backtester.broker import benchmark_for
 from backtester.cache import CellReplies
-from backtester.config import RunConfig
+from backtester.config import RunConfig, Tier
 from backtester.memory import MemoryBook
+from backtester.network import network_blocked
+from backtester.purse import CellCaps, Purse, RunCapReached
 from backtester.records import (
     CallRecord,
     CellKey,
@@ -37,6 +41,7 @@ from backtester.state_log import state_log_folder, write_state_log
 from backtester.view import AsOfView, ViewCache
 from tradingagents_core.errors import ModelOutcome, NoMarketData, PipelineError, ReplayMiss
 from tradingagents_core.graph import Models, Pipeline, ReflectionRequest
+from tradingagents_core.llm.capabilities import check_knobs
 from tradingagents_core.llm.factory import create_model
 from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Decision, Lesson, Site
 
@@ -126,9 +131,16 @@ class Workbench:
     """Hold what one worker needs to decide cells; safe to share between threads."""
 
     def __init__(
-        self, spec: BenchSpec, *, snapshot: Snapshot, pipeline: Pipeline, cache: ReplyCache
+        self,
+        spec: BenchSpec,
+        *,
+        snapshot: Snapshot,
+        pipeline: Pipeline,
+        cache: ReplyCache,
+        purse: Purse | None = None,
     ) -> None:
         self.spec = spec
+        self.purse = purse or Purse()
         self.config = spec.config
         self.snapshot = snapshot
         self.pipeline = pipeline
@@ -137,7 +149,12 @@ class Workbench:
 
     @classmethod
     def build(
-        cls, spec: BenchSpec, *, api_key: str | None = None, snapshot: Snapshot | None = None
+        cls,
+        spec: BenchSpec,
+        *,
+        api_keys: Mapping[str, str] | None = None,
+        snapshot: Snapshot | None = None,
+        purse: Purse | None = None,
     ) -> Workbench:
         """Open the snapshot and cache and compile the pipeline.
 
@@ -150,13 +167,20 @@ class Workbench:
         return cls(
             spec,
             snapshot=snapshot,
-            pipeline=build_pipeline(spec.config, api_key=api_key),
+            pipeline=build_pipeline(spec.config, api_keys=api_keys),
             cache=ReplyCache.open(spec.cache_dir, read_only=spec.config.mode == "replay"),
+            purse=purse,
         )
 
     def with_snapshot(self, snapshot: Snapshot) -> Workbench:
-        """Return a bench on another snapshot that shares pipeline and cache."""
-        return Workbench(self.spec, snapshot=snapshot, pipeline=self.pipeline, cache=self.cache)
+        """Return a bench on another snapshot that shares all else."""
+        return Workbench(
+            self.spec,
+            snapshot=snapshot,
+            pipeline=self.pipeline,
+            cache=self.cache,
+            purse=self.purse,
+        )
 
     def decide(self, request: CellRequest, view: AsOfView, replies: CellReplies) -> Decision:
         """Run the pipeline for one cell; an attended bench adds who watches.
@@ -165,6 +189,14 @@ class Workbench:
             PipelineError: The cell cannot be decided.
         """
         return self.pipeline.decide(request, view, replies=replies)
+
+    def reflect(self, request: ReflectionRequest, replies: CellReplies) -> str:
+        """Write one lesson.
+
+        Raises:
+            PipelineError: The lesson cannot be written.
+        """
+        return self.pipeline.reflect(request, replies=replies)
 
     def symbols_at(self, key: CellKey, cutoff: datetime) -> Callable[[str], str]:
         """Return the function that gives an instrument's symbol at a cell's cutoff."""
@@ -190,29 +222,33 @@ class Workbench:
             accept_truncated=self.config.accept_truncated,
             cell_label=label,
             outcomes=outcomes,
+            purse=self.purse,
+            caps=CellCaps.of(self.config),
         )
 
 
-def build_pipeline(config: RunConfig, *, api_key: str | None = None) -> Pipeline:
+def build_pipeline(config: RunConfig, *, api_keys: Mapping[str, str] | None = None) -> Pipeline:
     """Compile the pipeline of a configuration with its two models.
+
+    Args:
+        config: What to build.
+        api_keys: Keys by provider; one under ``quick`` or ``deep`` is that tier's alone.
 
     Raises:
         SettingsError: Unknown provider, or a key is missing where calls may be made.
     """
-    replaying = config.mode == "replay"
-    models = Models(
-        quick=create_model(
-            config.model_spec("quick"),
-            api_key=api_key,
-            transport="refuse" if replaying else "open",
-        ),
-        deep=create_model(
-            config.model_spec("deep"),
-            api_key=api_key,
-            transport="refuse" if replaying else "open",
-        ),
-    )
-    return Pipeline(config.pipeline(), models)
+    keys = api_keys or {}
+    check_knobs(config.model_spec("quick"), config.model_spec("deep"))
+
+    def built(tier: Tier) -> BaseChatModel:
+        spec = config.model_spec(tier)
+        return create_model(
+            spec,
+            api_key=keys.get(tier) or keys.get(spec.provider),
+            transport="refuse" if config.mode == "replay" else "open",
+        )
+
+    return Pipeline(config.pipeline(), Models(quick=built("quick"), deep=built("deep")))
 
 
 def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
@@ -231,7 +267,7 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
     symbol = task.key.ticker
     try:
         symbol = _look_first(view, task.key)
-        with tracing_context(enabled=False):
+        with _shut_off(bench.config):
             decision = bench.decide(_request(bench, task), view, replies)
         status = "done" if decision.rating is not None else "unread"
         if bench.spec.states_dir is not None:
@@ -240,7 +276,8 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
     except NoMarketData as caught:
         status, error = "no_data", caught
     except PipelineError as caught:
-        status, error = "failed", caught
+        status = "skipped_budget" if isinstance(caught, RunCapReached) else "failed"
+        error = caught
     return CellRecord(
         key=task.key,
         cutoff=task.cutoff,
@@ -288,8 +325,8 @@ def write_lesson(bench: Workbench, task: LessonTask) -> LessonRecord:
         resolved=returned.resolved_at.date() if returned.resolved_at else None,
     )
     try:
-        with tracing_context(enabled=False):
-            lesson = bench.pipeline.reflect(request, replies=replies)
+        with _shut_off(bench.config):
+            lesson = bench.reflect(request, replies)
         record = replace(record, lesson=lesson)
     except PipelineError as error:
         record = replace(record, lesson_status="failed", error=str(error))
@@ -349,6 +386,17 @@ def decision_hash_of(cell: CellRecord, returned: ReturnRecord) -> str:
         (cell.symbol, cell.rating or "-", cell.decision, total, alpha, returned.benchmark or "-")
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def _shut_off(config: RunConfig) -> Iterator[None]:
+    """Keep tracers silent whatever the environment asks for and, in a replay, the network shut."""
+    with tracing_context(enabled=False):
+        if config.mode != "replay":
+            yield
+            return
+        with network_blocked():
+            yield
 
 
 def _look_first(view: AsOfView, key: CellKey) -> str:

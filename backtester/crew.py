@@ -5,7 +5,8 @@ Results come back in the order of the tasks, so the number of workers can change
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from joblib import Parallel, delayed
 
@@ -18,22 +19,33 @@ from backtester.cell import (
     write_lesson,
 )
 from backtester.errors import UsageError
-from backtester.network import block_network
+from backtester.network import network_blocked
 from backtester.records import CellRecord, LessonRecord
+from backtester.tariff import TIERS, is_paid
 
 
 class Crew:
     """Map tasks over workers in order: in turn, in threads, or in loky processes."""
 
-    def __init__(self, spec: BenchSpec, *, api_key: str | None, bench: Workbench) -> None:
+    def __init__(self, spec: BenchSpec, *, api_keys: Mapping[str, str], bench: Workbench) -> None:
         self.spec = spec
         self.bench = bench
         self._workers = spec.config.workers
         self._backend = spec.config.backend
-        if self._backend == "loky" and api_key is not None:
+        if self._backend == "loky" and api_keys:
             raise UsageError(
-                "backend 'loky' would hand the API key to other processes: "
+                "backend 'loky' would hand API keys to other processes: "
                 "use backend 'threading' for recording"
+            )
+        specs = [spec.config.model_spec(tier) for tier in TIERS]
+        if (
+            self._backend == "loky"
+            and spec.config.mode != "replay"
+            and any(is_paid(model.provider) for model in specs)
+        ):
+            raise UsageError(
+                "backend 'loky' makes calls in other processes, where caps and the spend ledger "
+                "do not reach: use backend 'threading' for recording"
             )
         self._pool = (
             Parallel(n_jobs=self._workers, backend=self._backend) if self._workers > 1 else None
@@ -61,9 +73,6 @@ _KEPT: dict[str, Workbench] = {}
 
 
 def _bench_of(spec: BenchSpec) -> Workbench:
-    # Runs in a loky worker, which does not inherit the audit hook of its parent.
-    if spec.config.mode == "replay":
-        block_network()
     words = repr(spec)
     if words not in _KEPT:
         _KEPT.clear()
@@ -71,9 +80,17 @@ def _bench_of(spec: BenchSpec) -> Workbench:
     return _KEPT[words]
 
 
+def _wall_of(spec: BenchSpec) -> AbstractContextManager[None]:
+    # A loky worker does not inherit its parent's wall. It outlives the replay, and may work for a
+    # run that records: the wall stands for one task.
+    return network_blocked() if spec.config.mode == "replay" else nullcontext()
+
+
 def _decide_remotely(spec: BenchSpec, task: CellTask) -> CellRecord:
-    return decide_cell(_bench_of(spec), task)
+    with _wall_of(spec):
+        return decide_cell(_bench_of(spec), task)
 
 
 def _reflect_remotely(spec: BenchSpec, task: LessonTask) -> LessonRecord:
-    return write_lesson(_bench_of(spec), task)
+    with _wall_of(spec):
+        return write_lesson(_bench_of(spec), task)

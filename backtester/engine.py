@@ -15,11 +15,12 @@ from typing import Final
 from backtester.cell import CellTask, LessonTask, Parts, decision_hash_of, lesson_row
 from backtester.config import RunConfig
 from backtester.crew import Crew
-from backtester.errors import ProviderError, RunStopped
+from backtester.errors import BudgetReached, ProviderError, RunStopped
 from backtester.journal import Ledger, Log
 from backtester.memory import MemoryEntry, VisibleLessons, lessons_due
 from backtester.plan import Barrier, Plan
 from backtester.progress import Progress
+from backtester.purse import CELL_BUDGET, CellCaps
 from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
 
 SETTLED: Final = ("done", "unread", "no_data")
@@ -87,8 +88,8 @@ class Walk:
         todo = [task for task in tasks if task.key not in kept]
         fresh = {cell.key: cell for cell in self.crew.decide(todo)}
         for _ in range(self._retries):
-            again = [task for task in todo if fresh[task.key].status == "failed"]
-            if not again:
+            again = [task for task in todo if _worth_another_try(fresh[task.key])]
+            if not again or self.crew.bench.purse.reached:
                 break
             # What a failed try asked was paid for, so it is written down before the next one.
             self._tries += [fresh[task.key] for task in again]
@@ -140,8 +141,9 @@ class Walk:
 
     def _kept(self, task: CellTask) -> CellRecord | None:
         cell = self.journal.ledger.cells.get(task.key)
-        usable = cell is not None and cell.status in SETTLED
-        return cell if cell and usable and cell.lessons_hash == task.lessons_hash else None
+        if cell is None or not is_settled(cell, self.plan.config):
+            return None
+        return cell if cell.lessons_hash == task.lessons_hash else None
 
     def _remember(self, cell: CellRecord) -> None:
         if self.recorded and cell.error_class == "replay_miss":
@@ -214,21 +216,55 @@ def walk_through(
     Raises:
         ProviderError: Every cell of a barrier failed in transport: the provider is not there.
         RunStopped: A cell failed, and the configuration says to stop then.
+        BudgetReached: A cap of the run was reached; what was paid for is written down.
     """
     for barrier in walk.plan.barriers:
+        walk.crew.bench.purse.look_at_the_clock()
+        _stop_if_spent(walk)
         lessons = walk.settle(barrier.cutoff)
+        _stop_if_spent(walk)
         tasks = walk.freeze(barrier)
         cells = walk.decide(tasks)
         known = {key for key in barrier.keys if key in walk.journal.ledger.cells}
         new = walk.commit(cells)
         progress.settled(lessons)
         progress.committed(barrier, new, len(cells) - len(new))
+        _stop_if_spent(walk)
         if walk.plan.config.mode != "replay":
             _stop_if_hopeless(new, known)
         _stop_if_told(walk.plan.config, cells)
         after_commit()
     progress.settled(walk.close())
+    _stop_if_spent(walk)
     progress.finished()
+
+
+def is_settled(cell: CellRecord, config: RunConfig) -> bool:
+    """Say whether a second run takes a cell as it is, given the same lessons.
+
+    One that failed over its own cap would cost as much again and fail again, so it is tried again
+    only when a cap of cells was changed.
+    """
+    if cell.error_class == CELL_BUDGET:
+        under = [row.text for row in cell.outcomes if row.kind == CELL_BUDGET]
+        return CellCaps.of(config).words() in under
+    return cell.status in SETTLED
+
+
+def _worth_another_try(cell: CellRecord) -> bool:
+    return cell.status == "failed" and cell.error_class != CELL_BUDGET
+
+
+def _stop_if_spent(walk: Walk) -> None:
+    reached = walk.crew.bench.purse.reached
+    if reached is None:
+        return
+    cells = walk.journal.ledger.cells.values()
+    decided = sum(cell.status in SETTLED for cell in cells)
+    raise BudgetReached(
+        f"{reached}; {decided} of {walk.plan.cells} cells are decided and all that was paid for "
+        "is kept: raise the cap and run the same command to go on"
+    )
 
 
 def _stop_if_told(config: RunConfig, cells: Sequence[CellRecord]) -> None:

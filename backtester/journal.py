@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from backtester.errors import DataError
 from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
 
 JOURNAL_FORMAT: Final = 1
+OF_A_RUN: Final = (
+    "restore the file from a copy, or delete the run's folder and run it again "
+    "(recorded replies stay in the cache)"
+)
+"""What to do about a damaged journal, unless its owner says otherwise."""
+
 _DIGEST = 16
 
 Record = CellRecord | ReturnRecord | LessonRecord
@@ -45,12 +51,14 @@ class Ledger:
         superseded: Older records of cells that were decided again, oldest first.
         returns: Newest return of each cell.
         lessons: Newest memory row of each cell.
+        superseded_lessons: Older memory rows that had model calls, oldest first.
     """
 
     cells: dict[CellKey, CellRecord] = field(default_factory=dict)
     superseded: list[CellRecord] = field(default_factory=list)
     returns: dict[CellKey, ReturnRecord] = field(default_factory=dict)
     lessons: dict[CellKey, LessonRecord] = field(default_factory=dict)
+    superseded_lessons: list[LessonRecord] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
         """Take one more record; a later one of the same cell replaces the earlier.
@@ -63,12 +71,20 @@ class Ledger:
                 self.superseded.append(before)
                 if _decided(before) != _decided(record):
                     self.returns.pop(record.key, None)
+                    self._set_aside(record.key)
                     self.lessons.pop(record.key, None)
             self.cells[record.key] = record
         elif isinstance(record, ReturnRecord):
             self.returns[record.key] = record
         else:
+            self._set_aside(record.key)
             self.lessons[record.key] = record
+
+    def _set_aside(self, key: CellKey) -> None:
+        """Keep a memory row that is about to go: its calls were paid for."""
+        before = self.lessons.get(key)
+        if before is not None and before.calls:
+            self.superseded_lessons.append(before)
 
 
 def _decided(cell: CellRecord) -> tuple[object, ...]:
@@ -96,8 +112,12 @@ class Journal:
         self._handle = handle
 
     @classmethod
-    def open(cls, path: Path) -> Journal:
+    def open(cls, path: Path, *, advice: str = OF_A_RUN) -> Journal:
         """Open for appending, cutting off a torn tail.
+
+        Args:
+            path: The file, made where it is missing.
+            advice: What to do about damage.
 
         Raises:
             DataError: Damage before the tail, or another format.
@@ -110,7 +130,7 @@ class Journal:
             return journal
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
-        ledger = _parse(content[:whole], path)
+        ledger = _parse(content[:whole], path, advice)
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         if whole < len(content):
             os.ftruncate(handle, whole)
@@ -140,8 +160,12 @@ class Journal:
         os.fsync(self._handle)
 
 
-def read_ledger(path: Path) -> Ledger:
+def read_ledger(path: Path, *, advice: str = OF_A_RUN) -> Ledger:
     """Read a journal without touching it; a torn tail of a run in progress is left out.
+
+    Args:
+        path: The file.
+        advice: What to do about damage.
 
     Raises:
         DataError: No journal there, damage, or another format.
@@ -150,7 +174,9 @@ def read_ledger(path: Path) -> Ledger:
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist: the run has no journal") from error
-    return _parse(content[: content.rfind(b"\n") + 1], path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): {advice}") from error
+    return _parse(content[: content.rfind(b"\n") + 1], path, advice)
 
 
 def encode(record: Record) -> bytes:
@@ -164,40 +190,39 @@ def _line(kind: str, body: bytes) -> bytes:
     return hashlib.sha256(text).hexdigest()[:_DIGEST].encode() + b" " + text + b"\n"
 
 
-def _parse(content: bytes, path: Path) -> Ledger:
+def _parse(content: bytes, path: Path, advice: str) -> Ledger:
     ledger = Ledger()
-    for number, (kind, body) in enumerate(_lines(content, path), start=1):
-        if number == 1:
-            if kind != "header" or body != b'{"format":%d}' % JOURNAL_FORMAT:
-                raise DataError(
-                    f"{path} is no journal of format {JOURNAL_FORMAT}: "
-                    "it was written by another release; run the backtest again"
-                )
-            continue
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
         try:
-            ledger.add(_ADAPTERS[kind].validate_json(body))
-        except (KeyError, ValidationError) as error:
-            raise _damage(path, number) from error
+            kind, body = _opened(line)
+            if number == 1:
+                if kind != b"header" or body != b'{"format":%d}' % JOURNAL_FORMAT:
+                    raise DataError(
+                        f"{path} is no journal of format {JOURNAL_FORMAT} but of another release: "
+                        f"{advice}"
+                    )
+                continue
+            ledger.add(_ADAPTERS[kind.decode()].validate_json(body))
+        # A record that is none of ours may have a checksum that is right.
+        except (LookupError, ValueError) as error:
+            said = error if type(error) is ValueError else "it holds no record"
+            raise DataError(f"{path} is damaged at line {number}: {said}; {advice}") from error
     return ledger
 
 
-def _lines(content: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
-    for number, line in enumerate(content.splitlines(keepends=True), start=1):
-        digest, space, text = line[:_DIGEST], line[_DIGEST : _DIGEST + 1], line[_DIGEST + 1 : -1]
-        if space != b" " or hashlib.sha256(text).hexdigest()[:_DIGEST].encode() != digest:
-            raise _damage(path, number)
-        kind, found, body = text.removeprefix(b'{"kind":"').partition(b'","record":')
-        if not found:
-            raise _damage(path, number)
-        yield kind.decode(), body[:-1]
+def _opened(line: bytes) -> tuple[bytes, bytes]:
+    """Return kind and body of a line.
 
-
-def _damage(path: Path, number: int) -> DataError:
-    return DataError(
-        f"{path} is damaged at line {number}: its checksum does not match; "
-        "restore the file from a copy, or delete the run's folder and run it again "
-        "(recorded replies stay in the cache)"
-    )
+    Raises:
+        ValueError: It is not what was written.
+    """
+    digest, space, text = line[:_DIGEST], line[_DIGEST : _DIGEST + 1], line[_DIGEST + 1 : -1]
+    if space != b" " or hashlib.sha256(text).hexdigest()[:_DIGEST].encode() != digest:
+        raise ValueError("its checksum does not match")
+    kind, found, body = text.removeprefix(b'{"kind":"').partition(b'","record":')
+    if not found:
+        raise ValueError("it holds no record")
+    return kind, body[:-1]
 
 
 def _sync_folder(folder: Path) -> None:

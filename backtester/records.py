@@ -52,6 +52,8 @@ class CallRecord:
         cost_usd: None where the price is unknown; 0.0 for a hit.
         saved_usd: What the hit saved, None where unknown.
         latency_s: Wall seconds of the call (not part of the root).
+        cached_tokens: Of the input tokens, those that the provider had in a cache of its own.
+        retries: How often the transport tried again (not part of the root).
     """
 
     node: str
@@ -68,6 +70,47 @@ class CallRecord:
     cost_usd: float | None
     saved_usd: float | None
     latency_s: float
+    cached_tokens: int | None = None
+    retries: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpendRecord:
+    """One paid call, as the spend ledger keeps it: nothing here is part of the results root.
+
+    Attributes:
+        run_id: Run, or identity of the single analysis, that paid.
+        paid_at: Wall time at which the reply came, UTC.
+        cell: ``ticker|session|trial`` of the cell or of the lesson's cell.
+        node: Graph node, or ``Reflector``.
+        index: Position within the node.
+        attempt: 0, then 1.. for repairs.
+        key: Cache key.
+        provider: Provider name.
+        model: Model asked for.
+        finish_reason: As answered; ``outcome:<kind>`` for an outcome.
+        input_tokens: As reported, or None.
+        output_tokens: As reported, or None.
+        cached_tokens: As reported, or None.
+        cost_usd: None where price or tokens are unknown.
+        counted_usd: What caps count: the cost, where tokens are unknown that of an estimate.
+    """
+
+    run_id: str
+    paid_at: datetime
+    cell: str
+    node: str
+    index: int
+    attempt: int
+    key: str
+    provider: str
+    model: str
+    finish_reason: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    cost_usd: float | None
+    counted_usd: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,19 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backtester.errors import DataError
-from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
+from backtester.knowledge import Training, knowledge_of, trainings
+from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord, SpendRecord
 from backtester.store_tables import (
     CELLS,
-    LIMIT,
     LLM_CALLS,
     MEMORY,
     READS,
     RETURNS,
     RUNS,
-    SUMMED_UNITS,
-    Column,
-    Table,
+    SPEND,
 )
+from backtester.store_terms import LIMIT, SUMMED_UNITS, Column, Table
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "VARCHAR": pa.string(),
@@ -81,6 +80,8 @@ class RunDocument:
         returns: One for each cell and score.
         lessons: One for each cell that has a memory row.
         superseded: Older records of cells that were decided again; their calls were paid for.
+        superseded_lessons: Older memory rows, likewise.
+        spent: The spend ledger, oldest first.
     """
 
     manifest: Mapping[str, object]
@@ -88,6 +89,8 @@ class RunDocument:
     returns: Sequence[ReturnRecord]
     lessons: Sequence[LessonRecord]
     superseded: Sequence[CellRecord] = ()
+    superseded_lessons: Sequence[LessonRecord] = ()
+    spent: Sequence[SpendRecord] = ()
 
     @property
     def run_id(self) -> str:
@@ -116,7 +119,7 @@ def arrow_tables(document: RunDocument) -> Mapping[str, pa.Table]:
         _refuse_repeats(f"run {run_id}, {table.name}", rows)
     return {
         RUNS.name: _run_table(document),
-        CELLS.name: _flat_table(CELLS, run_id, cells),
+        CELLS.name: _flat_table(_labelled(CELLS, document), run_id, cells),
         RETURNS.name: _flat_table(RETURNS, run_id, returns),
         MEMORY.name: _flat_table(MEMORY, run_id, lessons),
         LLM_CALLS.name: pa.concat_tables(
@@ -127,17 +130,45 @@ def arrow_tables(document: RunDocument) -> Mapping[str, pa.Table]:
             ]
         ),
         READS.name: _owned_table(READS, run_id, cells, "reads"),
+        SPEND.name: _spend_table(run_id, document.spent),
     }
 
 
-def _tries(document: RunDocument) -> list[CellRecord]:
-    """Return one record for each cell that was decided again, with the calls of all older tries."""
-    merged: dict[CellKey, CellRecord] = {}
-    for cell in document.superseded:
-        known = merged.get(cell.key)
-        calls = cell.calls if known is None else (*known.calls, *cell.calls)
-        merged[cell.key] = replace(cell, calls=calls)
+def _tries(document: RunDocument) -> list[_Owner]:
+    """Return one owner for each cell that was decided again, with the calls of all older tries."""
+    merged: dict[CellKey, _Owner] = {}
+    records: list[_Owner] = [*document.superseded, *document.superseded_lessons]
+    for record in records:
+        known = merged.get(record.key)
+        calls = record.calls if known is None else (*known.calls, *record.calls)
+        merged[record.key] = replace(record, calls=calls)
     return [merged[key] for key in sorted(merged)]
+
+
+def _labelled(table: Table, document: RunDocument) -> Table:
+    """Return the table with a column ``knowledge`` that knows the models of the run."""
+    models = _mapping(document.manifest, "models")
+    known: tuple[Training, ...] = trainings(models)
+    columns = tuple(
+        replace(column, read=lambda session: knowledge_of(session, known))
+        if column.name == "knowledge"
+        else column
+        for column in table.columns
+    )
+    return replace(table, columns=columns)
+
+
+def _spend_table(run_id: str, spent: Sequence[SpendRecord]) -> pa.Table:
+    arrays = []
+    for column in SPEND.columns:
+        if column.name == "run_id":
+            arrays.append(_constant(run_id, len(spent)))
+        elif column.name == "seq":
+            arrays.append(pa.array(np.arange(len(spent), dtype=np.int32)))
+        else:
+            where = f"run {run_id}, {SPEND.name}"
+            arrays.append(_array(column, _values(column, spent), where, lambda row: f"line {row}"))
+    return pa.table(arrays, names=[column.name for column in SPEND.columns])
 
 
 def _refuse_repeats(where: str, rows: Sequence[_Record]) -> None:
@@ -168,7 +199,7 @@ def _run_table(document: RunDocument) -> pa.Table:
     return pa.table(arrays, names=[column.name for column in RUNS.columns])
 
 
-def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, object]:
+def _mapping(manifest: Mapping[str, object], key: str) -> Mapping[str, Any]:
     value = manifest.get(key)
     return value if isinstance(value, Mapping) else {}
 

@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from backtester.errors import UsageError
-from backtester.store_tables import (
+from backtester.store_tables import TABLES, table_statements
+from backtester.store_terms import (
     ENUMS,
     MACROS,
-    TABLES,
     Column,
     Table,
     View,
     enum_statements,
     literal,
     macro_statements,
-    table_statements,
 )
 from backtester.store_views import VIEWS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
@@ -10,11 +11,14 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import duckdb
 
+from backtester.bill import Bill, dollars
 from backtester.errors import DataError
+from backtester.knowledge import trainings
 from backtester.sql import damaged, open_results
+from backtester.store_money import CACHE_EFFICIENCY, COST_BY_DAY, COST_BY_NODE
 from backtester.store_schema import ordered_select
-from backtester.store_tables import View
-from backtester.store_views import COST_BY_NODE, LEAK_AUDIT
+from backtester.store_terms import View
+from backtester.store_views import LEAK_AUDIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +258,7 @@ WHERE run_id = ? AND alpha IS NULL AND raw_total IS NOT NULL GROUP BY ALL ORDER 
 
 
 def run_document(database: Path, run_id: str) -> Mapping[str, object]:
-    """Return a run's figures as JSON values: summary, ratings, leak audit, cost by node.
+    """Return a run's figures as JSON values: summary, ratings, audit, costs, cache, knowledge.
 
     Raises:
         DataError: There is no database, it is damaged, or it has no such run.
@@ -264,7 +268,67 @@ def run_document(database: Path, run_id: str) -> Mapping[str, object]:
         "ratings": [asdict(row) for row in rating_rows(database, run_id)],
         "leak_audit": _of_run(database, LEAK_AUDIT, run_id),
         "cost_by_node": _of_run(database, COST_BY_NODE, run_id),
+        "cost_by_day": _of_run(database, COST_BY_DAY, run_id),
+        "cache_efficiency": _of_run(database, CACHE_EFFICIENCY, run_id),
+        "knowledge": list(knowledge_lines(database, run_id)),
     }
+
+
+def knowledge_lines(database: Path, run_id: str) -> tuple[str, ...]:
+    """Say for each language model how many decisions it may have known the outcome of.
+
+    Raises:
+        DataError: There is no database, or it is damaged.
+    """
+    models = _rows(database, "SELECT models FROM runs WHERE run_id = ?", [run_id])
+    sessions = [row["session"] for row in _rows(database, _DECIDED, [run_id])]
+    table = json.loads(models[0]["models"] or "{}") if models else {}
+    return tuple(training.words(sessions) for training in trainings(table))
+
+
+def run_bill(database: Path, run_id: str) -> Bill:
+    """Return what all model calls of a run took, superseded ones included.
+
+    Raises:
+        DataError: There is no database, or it is damaged.
+    """
+    (row,) = _rows(database, _BILL, [run_id])
+    return Bill(**row)
+
+
+def paid_words(database: Path, run_id: str) -> str:
+    """Say what all commands of a run paid, by its spend ledger; empty where nothing was.
+
+    Raises:
+        DataError: There is no database, or it is damaged.
+    """
+    (row,) = _rows(database, _PAID, [run_id])
+    if not row["calls"]:
+        return ""
+    cost = dollars(row["cost"], unknown=row["unknown"], of=row["calls"])
+    return f"{row['calls']} paid calls by all commands of this run, {cost}"
+
+
+_DECIDED: Final = """
+SELECT session FROM cells WHERE run_id = ? AND status IN ('done', 'unread')
+ORDER BY session, ticker, trial"""
+
+_BILL: Final = """
+SELECT count(*) AS calls,
+    count(*) FILTER (hit) AS hits,
+    coalesce(sum(input_tokens), 0)::BIGINT AS input_tokens,
+    coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens,
+    count(*) FILTER (input_tokens IS NULL OR output_tokens IS NULL) AS uncounted,
+    coalesce(exact_sum(cost_usd), 0.0) AS cost_usd,
+    count(*) FILTER (cost_usd IS NULL) AS unpriced,
+    coalesce(exact_sum(saved_usd), 0.0) AS saved_usd,
+    count(*) FILTER (saved_usd IS NULL) AS unknown_savings
+FROM llm_calls WHERE run_id = ?"""
+
+_PAID: Final = """
+SELECT count(*) AS calls, coalesce(exact_sum(cost_usd), 0.0) AS cost,
+    count(*) FILTER (cost_usd IS NULL) AS unknown
+FROM spend WHERE run_id = ?"""
 
 
 def _of_run(database: Path, view: View, run_id: str) -> list[dict[str, Any]]:

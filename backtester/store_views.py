@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from backtester.store_tables import RANK_MEANING, UNREAD, Column, View, col
+from backtester.store_money import CACHE_EFFICIENCY, COST_BY_DAY, COST_BY_NODE
+from backtester.store_terms import RANK_MEANING, UNREAD, Column, View, col
 
 _NOTE_MEANS: Final = (
     "Scored decisions only. Means of windows that may overlap (see overlapping_windows): they are "
@@ -108,6 +109,7 @@ SCORED_DECISIONS: Final = View(
             "Directional alpha of calls that take a side.",
             null="Hold, no rating, or no alpha",
         ),
+        col("knowledge", "knowledge", "", "before, after or unknown; see cells.knowledge."),
         col("overlaps", "BOOLEAN", "", "Shares days with an earlier window of ticker and trial."),
     ),
     # A window that ends at a close and one that begins at that very close share no day.
@@ -119,7 +121,7 @@ WITH joined AS (
         c.rating_rank,
         coalesce(r.status::VARCHAR, 'pending')::return_status AS status,
         r.horizon, r.entry_rule, r.entry_session, r.exit_session, r.raw_total,
-        r.benchmark, r.benchmark_basis, r.benchmark_return, r.alpha, r.direction,
+        r.benchmark, r.benchmark_basis, r.benchmark_return, r.alpha, r.direction, c.knowledge,
         CASE WHEN r.direction <> 0 THEN r.directional_alpha END AS signed_alpha
     FROM cells c LEFT JOIN returns r USING (run_id, ticker, session, trial)
     WHERE c.scored AND c.status IN ('done', 'unread')
@@ -131,7 +133,7 @@ WITH joined AS (
 )
 SELECT run_id, score_id, ticker, symbol, session, trial, rating, rating_rank, status,
     horizon, entry_rule, entry_session, exit_session, raw_total,
-    benchmark, benchmark_basis, benchmark_return, alpha, direction, signed_alpha,
+    benchmark, benchmark_basis, benchmark_return, alpha, direction, signed_alpha, knowledge,
     coalesce(entry_session < before
         OR (entry_session = before AND entry_rule IN ('next_open', 'open')), false) AS overlaps
 FROM dated""",
@@ -175,6 +177,13 @@ ALPHA_BY_TICKER: Final = _alpha_view(
     "On which tickers was it right?",
     col("ticker", "VARCHAR", "", "Instrument id."),
     "d.ticker",
+)
+
+ALPHA_BY_KNOWLEDGE: Final = _alpha_view(
+    "alpha_by_knowledge",
+    "Was it right also where no model can have known what followed?",
+    col("knowledge", "knowledge", "", "before, after or unknown; see cells.knowledge."),
+    "d.knowledge",
 )
 
 ALPHA_BY_MONTH: Final = _alpha_view(
@@ -312,48 +321,16 @@ LEFT JOIN looked_at l USING (run_id, audit)
 GROUP BY w.run_id, w.audit""",
 )
 
-COST_BY_NODE: Final = View(
-    name="cost_by_node",
-    question="Which node made how many calls, and what did they cost or save?",
-    note=(
-        "Sums are over known values: not_priced and not_counted say how many calls are left out, "
-        "and a sum is NULL where none is known."
-    ),
-    key=("run_id", "node"),
-    columns=(
-        col("run_id", "VARCHAR", "", "Run."),
-        col("node", "VARCHAR", "", "Node of the graph, or Reflector."),
-        col("calls", "BIGINT", "calls", "Model calls and attempts."),
-        col("hits", "BIGINT", "calls", "Served from the cache.", repeats=False),
-        col("outcomes", "BIGINT", "calls", "Attempts that ended without an answer."),
-        col("input_tokens", "BIGINT", "tokens", "Sent.", null="none reported", repeats=False),
-        col("output_tokens", "BIGINT", "tokens", "Received.", null="none reported", repeats=False),
-        col("not_counted", "BIGINT", "calls", "Without reported tokens.", repeats=False),
-        col("cost_usd", "DOUBLE", "USD", "Paid; hits cost 0.", null="none known", repeats=False),
-        col("saved_usd", "DOUBLE", "USD", "Saved by hits.", null="none known", repeats=False),
-        col("not_priced", "BIGINT", "calls", "With an unknown price.", repeats=False),
-    ),
-    sql="""
-SELECT run_id, node, count(*) AS calls,
-    count(*) FILTER (hit) AS hits,
-    count(*) FILTER (starts_with(finish_reason, 'outcome:')) AS outcomes,
-    sum(input_tokens)::BIGINT AS input_tokens,
-    sum(output_tokens)::BIGINT AS output_tokens,
-    count(*) FILTER (input_tokens IS NULL OR output_tokens IS NULL) AS not_counted,
-    exact_sum(cost_usd) AS cost_usd,
-    exact_sum(saved_usd) AS saved_usd,
-    count(*) FILTER (cost_usd IS NULL) AS not_priced
-FROM llm_calls
-GROUP BY run_id, node""",
-)
-
 VIEWS: Final = (
     SCORED_DECISIONS,
     ALPHA_BY_RATING,
     ALPHA_BY_TICKER,
     ALPHA_BY_MONTH,
+    ALPHA_BY_KNOWLEDGE,
     HIT_RATE,
     RUN_SUMMARY,
     LEAK_AUDIT,
     COST_BY_NODE,
+    COST_BY_DAY,
+    CACHE_EFFICIENCY,
 )

@@ -376,7 +376,7 @@ def test_a_rebuild_makes_the_same_tables_byte_for_byte(database: Path, tmp_path:
     rebuild(tmp_path / "other.duckdb", lambda: documents)
     other = export_tables(tmp_path / "other.duckdb", tmp_path / "two")
     assert one == other
-    assert len(one) == 14
+    assert len(one) == 18
     assert pq.read_table(tmp_path / "one" / "cells.parquet").num_rows == 9
 
 
@@ -472,7 +472,7 @@ def test_what_the_clock_and_the_cache_change_is_left_out_of_a_stable_export(
     ]
     assert stable[0] == stable[1]
     changed = {name for name in everything[0] if everything[0][name] != everything[1][name]}
-    assert changed == {"runs", "cells", "llm_calls", "cost_by_node"}
+    assert changed == {"runs", "cells", "llm_calls", "cost_by_node", "cache_efficiency"}
 
 
 def test_publishing_leaves_a_file_that_everybody_may_open(database: Path) -> None:

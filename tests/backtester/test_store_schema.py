@@ -10,7 +10,8 @@ import pytest
 from backtester.records import RATINGS
 from backtester.store import schema_document, schema_markdown
 from backtester.store_schema import ordered_select, stable_columns
-from backtester.store_tables import ENUMS, TABLES, Table, View
+from backtester.store_tables import TABLES
+from backtester.store_terms import ENUMS, Table, View
 from backtester.store_views import VIEWS
 from tests.support.results import make_run, published, rows_of
 

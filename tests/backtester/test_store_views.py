@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -16,8 +16,16 @@ from hypothesis import strategies as st
 
 from backtester.errors import DataError
 from backtester.store import rating_rows, run_document, run_summary
-from backtester.store_tables import macro_statements
-from tests.support.records import CUTOFF, make_call, make_cell, make_key, make_lesson, make_return
+from backtester.store_terms import macro_statements
+from tests.support.records import (
+    CUTOFF,
+    make_call,
+    make_cell,
+    make_key,
+    make_lesson,
+    make_return,
+    make_spend,
+)
 from tests.support.records import make_read as read_of
 from tests.support.results import Call, make_document, make_run, published, rated, rows_of
 
@@ -464,7 +472,7 @@ def test_a_fill_at_the_cutoff_is_a_violation_unless_it_is_flagged(database: Path
 def test_costs_are_summed_by_node_and_unknown_prices_are_counted(database: Path) -> None:
     calls = (
         make_call(cost_usd=0.1, input_tokens=100, output_tokens=10),
-        make_call(cost_usd=0.2, input_tokens=200, output_tokens=None),
+        make_call(cost_usd=0.2, input_tokens=200, output_tokens=None, cached_tokens=150),
         make_call(cost_usd=0.0, hit=True, saved_usd=0.3, input_tokens=300, output_tokens=30),
         make_call(cost_usd=None, finish_reason="outcome:length", attempt=1),
         make_call(node="Portfolio Manager", cost_usd=None, input_tokens=None, output_tokens=None),
@@ -479,6 +487,7 @@ def test_costs_are_summed_by_node_and_unknown_prices_are_counted(database: Path)
         "input_tokens": 610,
         "output_tokens": 45,
         "not_counted": 1,
+        "cached_tokens": 150,
         "cost_usd": 0.3,  # sum() over doubles says 0.30000000000000004
         "saved_usd": 0.3,
         "not_priced": 1,
@@ -488,9 +497,91 @@ def test_costs_are_summed_by_node_and_unknown_prices_are_counted(database: Path)
     assert rows[1]["not_priced"] == 1
 
 
+def test_days_are_those_of_the_payment_in_utc_and_lost_calls_count(database: Path) -> None:
+    spent = [
+        make_spend(paid_at=datetime(2026, 1, 2, 23, 59, tzinfo=UTC), cost_usd=0.1),
+        make_spend(paid_at=datetime(2026, 1, 3, 0, 0, tzinfo=UTC), cost_usd=0.2),
+        make_spend(paid_at=datetime(2026, 1, 3, 9, 0, tzinfo=UTC), cost_usd=None),
+        make_spend(
+            paid_at=datetime(2026, 1, 3, 9, 1, tzinfo=UTC), cost_usd=0.1, output_tokens=None
+        ),
+    ]
+    # The spend ledger alone says what was paid: this run has no cell yet.
+    published(database, replace(make_document(), spent=spent))
+    assert rows_of(database, "SELECT * EXCLUDE (run_id) FROM cost_by_day ORDER BY day") == [
+        {
+            "day": date(2026, 1, 2),
+            "calls": 1,
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "not_counted": 0,
+            "cost_usd": 0.1,
+            "not_priced": 0,
+        },
+        {
+            "day": date(2026, 1, 3),
+            "calls": 3,
+            "input_tokens": 30,
+            "output_tokens": 10,
+            "not_counted": 1,
+            "cost_usd": 0.3,
+            "not_priced": 1,
+        },
+    ]
+
+
+def test_the_cache_saved_what_its_hits_would_have_cost(database: Path) -> None:
+    calls = (
+        make_call(cost_usd=0.5, saved_usd=0.0, input_tokens=100, output_tokens=10),
+        make_call(cost_usd=0.0, saved_usd=0.1, hit=True, input_tokens=300, output_tokens=30),
+        make_call(cost_usd=0.0, saved_usd=0.2, hit=True, input_tokens=20, output_tokens=2),
+        make_call(cost_usd=0.0, saved_usd=None, hit=True, input_tokens=None, output_tokens=None),
+        make_call(node="Reflector", cost_usd=None, saved_usd=0.0),
+    )
+    published(database, make_document(cells=[make_cell(calls=calls)]))
+    rows = rows_of(database, "SELECT * EXCLUDE (run_id) FROM cache_efficiency ORDER BY node DESC")
+    assert rows[0] == {
+        "node": "Trader",
+        "hits": 3,
+        "misses": 1,
+        "hit_rate": 0.75,
+        "saved_usd": 0.3,
+        "saved_tokens": 352,
+        "paid_tokens": 110,
+        "not_priced": 1,
+    }
+    assert (rows[1]["hit_rate"], rows[1]["saved_usd"], rows[1]["paid_tokens"]) == (0.0, None, 15)
+
+
+def test_calls_of_a_lesson_that_was_written_anew_are_kept_beside_those_of_its_cell(
+    database: Path,
+) -> None:
+    failed = make_lesson(lesson_status="failed", lesson="", calls=(make_call(node="Reflector"),))
+    document = make_document(cells=[make_cell()], lessons=[make_lesson()])
+    document = replace(document, superseded=[make_cell()], superseded_lessons=[failed, failed])
+    published(database, document)
+    rows = rows_of(
+        database,
+        "SELECT phase, seq, node FROM llm_calls WHERE phase = 'superseded' ORDER BY seq",
+    )
+    assert [(row["seq"], row["node"]) for row in rows] == [
+        (0, "Trader"),
+        (1, "Reflector"),
+        (2, "Reflector"),
+    ]
+
+
 def test_the_document_of_a_run_holds_summary_table_audit_and_costs(table: Path) -> None:
     document = run_document(table, "run-a")
-    assert list(document) == ["summary", "ratings", "leak_audit", "cost_by_node"]
+    assert list(document) == [
+        "summary",
+        "ratings",
+        "leak_audit",
+        "cost_by_node",
+        "cost_by_day",
+        "cache_efficiency",
+        "knowledge",
+    ]
     summary, ratings = document["summary"], document["ratings"]
     assert isinstance(summary, dict)
     assert isinstance(ratings, list)

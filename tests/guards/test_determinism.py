@@ -54,8 +54,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("backtester/runs.py", "wall clock: datetime.datetime.now"): (
         "created_at of a run's manifest, which is in no hash"
     ),
-    ("backtester/cache.py", "wall clock: datetime.datetime.now"): (
-        "recorded_at of a stored reply, which is in no key and no hash"
+    ("backtester/purse.py", "wall clock: datetime.datetime.now"): (
+        "paid_at of the spend ledger and recorded_at of a stored reply, which are in no key or hash"
     ),
     ("backtester/cli/environment.py", "environment: os.environ"): (
         "the one reader of the environment; everything below is handed values"

@@ -12,6 +12,7 @@ from backtester.records import (
     LessonRecord,
     ReadRecord,
     ReturnRecord,
+    SpendRecord,
 )
 
 CUTOFF = datetime(2018, 1, 5, 21, 0, tzinfo=UTC)
@@ -41,6 +42,28 @@ def make_call(**changes: Any) -> CallRecord:
         "latency_s": 0.25,
     }
     return CallRecord(**{**fields, **changes})
+
+
+def make_spend(**changes: Any) -> SpendRecord:
+    """Make a paid call."""
+    fields: dict[str, Any] = {
+        "run_id": "run-a",
+        "paid_at": CUTOFF,
+        "cell": "AAA|2018-01-05|0",
+        "node": "Trader",
+        "index": 0,
+        "attempt": 0,
+        "key": "k" * 64,
+        "provider": "openai_compatible",
+        "model": "stub",
+        "finish_reason": "stop",
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "cached_tokens": None,
+        "cost_usd": 0.1,
+        "counted_usd": 0.1,
+    }
+    return SpendRecord(**{**fields, **changes})
 
 
 def make_read(**changes: Any) -> ReadRecord:
