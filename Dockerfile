@@ -17,6 +17,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY backtester ./backtester
 COPY tradingagents_core ./tradingagents_core
 COPY data/snapshots/us-2013-2018 ./data/snapshots/us-2013-2018
+COPY cassettes/smollm2-2018.jsonl.zst ./cassettes/smollm2-2018.jsonl.zst
 RUN pip install --no-index --find-links /wheels hatchling \
     && pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels .
 

@@ -1,6 +1,7 @@
 """Walk the agent pipeline over dates, offline and repeatable to the byte.
 
-    from backtester import RunConfig, Snapshot, TradingAgentsGraph, load_run, replay, run
+    from backtester import RunConfig, Snapshot, load_run, replay, run
+    from backtester import DEFAULT_CONFIG, TradingAgentsGraph
 
 Names are loaded on first use, so that importing the package costs nothing.
 """
@@ -11,13 +12,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backtester.api import Run, TradingAgentsGraph, load_run, replay, run
+    from backtester.api import DEFAULT_CONFIG, Run, TradingAgentsGraph, load_run, replay, run
     from backtester.config import RunConfig
     from backtester.snapshot import Snapshot
 
-__all__ = ["Run", "RunConfig", "Snapshot", "TradingAgentsGraph", "load_run", "replay", "run"]
+__all__ = [
+    "DEFAULT_CONFIG",
+    "Run",
+    "RunConfig",
+    "Snapshot",
+    "TradingAgentsGraph",
+    "load_run",
+    "replay",
+    "run",
+]
 
 _HOMES = {
+    "DEFAULT_CONFIG": "backtester.api",
     "Run": "backtester.api",
     "TradingAgentsGraph": "backtester.api",
     "load_run": "backtester.api",

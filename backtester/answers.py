@@ -50,8 +50,8 @@ class CacheRecord:
 
 
 def reply_document(reply: Reply) -> dict[str, Any]:
-    """Return a reply as JSON values."""
-    return {
+    """Return a reply as JSON values; what few models have is left out where it is not there."""
+    document: dict[str, Any] = {
         "finish_reason": reply.finish_reason,
         "model": reply.model,
         "raw": reply.raw,
@@ -65,6 +65,13 @@ def reply_document(reply: Reply) -> dict[str, Any]:
             "output_tokens": reply.usage.output_tokens,
         },
     }
+    if reply.usage.cached_tokens is not None:
+        document["usage"]["cached_tokens"] = reply.usage.cached_tokens
+    if reply.reasoning is not None:
+        document["reasoning"] = reply.reasoning
+    if reply.opaque is not None:
+        document["opaque"] = reply.opaque
+    return document
 
 
 def reply_of(document: Mapping[str, Any]) -> Reply:
@@ -84,13 +91,21 @@ def reply_of(document: Mapping[str, Any]) -> Reply:
         model=document["model"],
         refusal=document["refusal"],
         raw=document["raw"],
+        reasoning=document.get("reasoning"),
+        opaque=document.get("opaque"),
     )
 
 
 def reply_hash(reply: Reply) -> str:
-    """Return the sha256 of what a caller can see: text, tool calls without ids, finish reason."""
+    """Return the sha256 of what a caller can see: text, tool calls without ids, finish reason.
+
+    Reasoning counts where there is some.
+    """
     calls = [[call.name, call.args] for call in reply.tool_calls]
-    return sha256_hex(canonical_json([reply.text, calls, reply.finish_reason]))
+    seen: list[Any] = [reply.text, calls, reply.finish_reason]
+    if reply.reasoning is not None or reply.opaque is not None:
+        seen += [reply.reasoning, reply.opaque]
+    return sha256_hex(canonical_json(seen))
 
 
 def record_text(record: CacheRecord) -> str:
@@ -123,13 +138,7 @@ def record_of(key: str, text: str) -> CacheRecord:
         raise ValueError("it is cut short")
     reply = text[first + 1 : second]
     try:
-        about = orjson.loads(text[:first])
-        if about["format"] != RECORD_FORMAT:
-            raise ValueError(f"it has format {about['format']}, this version reads {RECORD_FORMAT}")
-        if about["key"] != key:
-            raise ValueError(f"it says that its key is {about['key']}")
-        if about["reply_sha256"] != sha256_hex(reply):
-            raise ValueError("its reply was changed after it was recorded")
+        about = _checked(key, text[:first], reply)
         return CacheRecord(
             key=key,
             request=text[second + 1 :],
@@ -144,6 +153,50 @@ def record_of(key: str, text: str) -> CacheRecord:
         raise ValueError(f"it is no JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it lacks a field or has one of another form: {error}") from error
+
+
+def reply_to(request: str, key: str, text: str) -> Reply:
+    """Read the reply alone of a record, and check that it answers a request.
+
+    Raises:
+        ValueError: With what is wrong, also for a record that answers another request.
+    """
+    head = text[: -len(request) - 1]
+    about, _, reply = head.partition("\n")
+    if not text.endswith(request) or text[len(head) : len(head) + 1] != "\n":
+        # A record that is damaged elsewhere says so first.
+        record_of(key, text)
+        raise ValueError("it belongs to another request")
+    try:
+        if not _fits(key, about, reply):
+            _checked(key, about, reply)
+        return reply_of(orjson.loads(reply))
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it lacks a field or has one of another form: {error}") from error
+
+
+def _fits(key: str, about: str, reply: str) -> bool:
+    """Say whether a first line, as `record_text` writes it, fits the key and the second line.
+
+    Its keys are sorted, so what is to be checked stands at its ends; reading it takes longer.
+    """
+    return about.startswith(f'{{"format":{RECORD_FORMAT},"key":"{key}",') and about.endswith(
+        f',"reply_sha256":"{sha256_hex(reply)}"}}'
+    )
+
+
+def _checked(key: str, about: str, reply: str) -> Mapping[str, Any]:
+    """Return the first line of a record where it fits the key and the second line."""
+    facts: Mapping[str, Any] = orjson.loads(about)
+    if facts["format"] != RECORD_FORMAT:
+        raise ValueError(f"it has format {facts['format']}, this version reads {RECORD_FORMAT}")
+    if facts["key"] != key:
+        raise ValueError(f"it says that its key is {facts['key']}")
+    if facts["reply_sha256"] != sha256_hex(reply):
+        raise ValueError("its reply was changed after it was recorded")
+    return facts
 
 
 def request_problem(record: CacheRecord) -> str | None:

@@ -39,9 +39,7 @@ from tradingagents_core.protocols import CellRequest, Decision
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.topology import AnalystRow, analysts_for
 
-_RAISE_IT: Final = (
-    "all that was paid for is kept: raise the cap and run the same command to go on"
-)
+_RAISE_IT: Final = "all that was paid for is kept: raise the cap and run the same command to go on"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,6 @@
 """The one configuration object of a run: typed, frozen, built once.
 
-Order of precedence, lowest first: defaults, TOML file, environment (`TRADINGAGENTS_*`, then
-`BACKTESTER_*`), flags. The environment is handed in as a mapping by the command line; nothing here
-reads it. Settings may be given under the names of `spellings.ALIASES`, and none is coerced from
-another type: a number in quotes is no number.
+Where its values come from is the business of `backtester.loading`.
 
 Every field is declared with `identity` (it can change an answer, so it is part of the run id) or
 `operational` (it cannot); a guard test refuses a field that is neither.
@@ -11,8 +8,8 @@ Every field is declared with `identity` (it can change an answer, so it is part 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,46 +23,30 @@ from pydantic import (
     Strict,
     StrictBool,
     StrictInt,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from backtester import spellings
-from backtester.errors import DataError, UsageError
-from backtester.spellings import (
-    ALIASES,
-    MOST_WORKERS,
-    VENDOR_CATEGORIES,
-    WITHOUT_PLACE,
-    Given,
-    chains,
-    known_chains,
-    merge,
-    shown,
-    value_of_text,
-)
+from backtester.spellings import MOST_WORKERS, VENDOR_CATEGORIES, chains, known_chains
 from tradingagents_core.errors import SettingsError
-from tradingagents_core.settings import ALL_ANALYSTS, ModelSpec, PipelineSettings
+from tradingagents_core.settings import ALL_ANALYSTS, ModelSpec, PipelineSettings, ScriptedReply
 
 DecisionTime = Literal["close", "open"]
+Tier = Literal["quick", "deep"]
 EntryRule = Literal["next_open", "next_close", "close", "open"]
 MemoryScope = Literal["portfolio", "ticker", "off"]
 
 Number = Annotated[float, Strict(), AllowInfNan(False)]
 Day = Annotated[date, BeforeValidator(spellings.day)]
 Grid = Annotated[str | tuple[date, ...], BeforeValidator(spellings.grid)]
+Variable = Annotated[str | None, BeforeValidator(spellings.variable)]
 Folder = Annotated[Path, BeforeValidator(spellings.folder)]
 Chains = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(chains)]
 
 # Limits keep each number within what files and hashes can hold.
 MOST = 1_000_000_000
 
-ENV_PREFIX = "BACKTESTER_"
-# The later one wins.
-ENV_PREFIXES = ("TRADINGAGENTS_", ENV_PREFIX)
-# Variables of the test suite: whoever has them set runs the commands as well.
-NO_SETTINGS = ("BACKTESTER_EXTRA_DATA", "BACKTESTER_TEST_TZ")
 ENTRY_RULES: Mapping[DecisionTime, tuple[EntryRule, ...]] = {
     "close": ("next_open", "next_close", "close"),
     "open": ("close", "next_open", "open"),
@@ -154,6 +135,13 @@ class RunConfig(BaseModel):
     deep_model: str = identity("rulebook-1", description="Model of the deep tier.")
     base_url: str | None = identity(None, description="Endpoint; default the provider's own.")
     endpoint_alias: str | None = identity(None, description="Endpoint's name in cache keys.")
+    api_version: str | None = identity(None, description="Interface version, for azure and google.")
+    quick_provider: str | None = identity(None, description="Quick tier's, if another.")
+    quick_base_url: str | None = identity(None, description="Quick tier's, if another.")
+    quick_endpoint_alias: str | None = identity(None, description="Quick tier's, if another.")
+    deep_provider: str | None = identity(None, description="Deep tier's, if another.")
+    deep_base_url: str | None = identity(None, description="Deep tier's, if another.")
+    deep_endpoint_alias: str | None = identity(None, description="Deep tier's, if another.")
     temperature: Number | None = identity(None, ge=0, le=2, description="Sampling temperature.")
     max_tokens: StrictInt | None = identity(None, ge=1, le=MOST, description="Limit of one reply.")
     reasoning_effort: str | None = identity(
@@ -161,6 +149,9 @@ class RunConfig(BaseModel):
     )
     structured_method: Literal["json_schema", "function_calling", "json_mode", "none"] | None = (
         identity(None, description="How typed replies are asked for.")
+    )
+    script: tuple[ScriptedReply, ...] = identity(
+        (), description="Replies of the provider 'scripted', or the TOML file that holds them."
     )
     accept_truncated: StrictBool = identity(
         False, description="Take free text that was cut by length as an answer."
@@ -185,13 +176,41 @@ class RunConfig(BaseModel):
     on_failure: Literal["continue", "stop"] = operational(
         "continue", description="What a cell that stays failed does to the run."
     )
-    api_key_env: Annotated[str | None, BeforeValidator(spellings.variable)] = operational(
-        None, description="Variable that holds the key."
-    )
+    api_key_env: Variable = operational(None, description="Variable that holds the key.")
+    quick_api_key_env: Variable = operational(None, description="Quick tier's, if another.")
+    deep_api_key_env: Variable = operational(None, description="Deep tier's, if another.")
     timeout_s: Number = operational(
         120.0, gt=0, le=86_400, description="Transport timeout of a call."
     )
-    max_retries: StrictInt = operational(2, ge=0, le=20, description="Transport retries of a call.")
+    max_retries: StrictInt = operational(5, ge=0, le=20, description="Transport retries of a call.")
+    retry_budget_s: Number = operational(
+        300.0, ge=0, le=86_400, description="Seconds of a call after which no retry begins."
+    )
+    models_file: Annotated[Path | None, BeforeValidator(spellings.folder)] = operational(
+        None, description="TOML file whose prices, contexts and cutoffs win over the catalogue's."
+    )
+
+    # -- caps
+    max_cost_usd: Number | None = operational(
+        None, ge=0, le=MOST, description="Stops the run: US dollars paid, by all its commands."
+    )
+    max_calls: StrictInt | None = operational(
+        None, ge=0, le=MOST, description="Stops the run: paid calls, of all its commands."
+    )
+    max_minutes: Number | None = operational(
+        None, gt=0, le=MOST, description="Stops the run: minutes of one command."
+    )
+    cell_max_tokens: StrictInt | None = operational(
+        None, ge=1, le=MOST, description="Fails a cell: tokens in and out of one try."
+    )
+    cell_max_cost_usd: Number | None = operational(
+        None, gt=0, le=MOST, description="Fails a cell: US dollars that one try's replies cost."
+    )
+    cell_max_minutes: Number | None = operational(
+        None, gt=0, le=MOST, description="Fails a cell: minutes of one try."
+    )
+
+    # -- places and vendors
     data_vendors: Chains = operational(
         {}, description="Kind of data -> vendors in order, for freezing."
     )
@@ -219,6 +238,13 @@ class RunConfig(BaseModel):
         if len(set(symbols)) != len(symbols):
             raise ValueError("a ticker is named twice")
         return symbols
+
+    @field_validator("output_language", "debate_language")
+    @classmethod
+    def _languages_are_named(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError('is empty: name a language, such as "English", or leave it out')
+        return value
 
     @field_validator("benchmark")
     @classmethod
@@ -297,20 +323,43 @@ class RunConfig(BaseModel):
         except SettingsError as error:
             raise ValueError(str(error)) from error
 
-    def model_spec(self, tier: Literal["quick", "deep"]) -> ModelSpec:
-        """Return what the factory needs to build the model of a tier."""
+    def model_spec(self, tier: Tier) -> ModelSpec:
+        """Return what the factory needs to build the model of a tier.
+
+        Address and alias that both tiers share are those of the provider that they share: a tier
+        with another provider has its own, or goes to that provider's endpoint.
+        """
+        own = _TierSettings(
+            provider=self.quick_provider if tier == "quick" else self.deep_provider,
+            base_url=self.quick_base_url if tier == "quick" else self.deep_base_url,
+            alias=self.quick_endpoint_alias if tier == "quick" else self.deep_endpoint_alias,
+        )
+        shares = own.provider in (None, self.provider)
+        moved = own.base_url not in (None, self.base_url)
         return ModelSpec(
-            provider=self.provider,
+            provider=own.provider or self.provider,
             model=self.quick_model if tier == "quick" else self.deep_model,
-            base_url=self.base_url,
-            endpoint_alias=self.endpoint_alias,
+            base_url=own.base_url or (self.base_url if shares else None),
+            endpoint_alias=own.alias or (self.endpoint_alias if shares and not moved else None),
+            api_version=self.api_version,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             reasoning_effort=self.reasoning_effort,
             structured_method=self.structured_method,
+            script=self.script,
             timeout_s=self.timeout_s,
             max_retries=self.max_retries,
+            retry_budget_s=self.retry_budget_s,
         )
+
+    def key_variable_of(self, tier: Tier) -> str | None:
+        """Return the variable that the settings name for a tier's key, None for the provider's.
+
+        The variable that both tiers share is for the provider that they share.
+        """
+        own = self.quick_api_key_env if tier == "quick" else self.deep_api_key_env
+        provider = self.quick_provider if tier == "quick" else self.deep_provider
+        return own or (self.api_key_env if provider in (None, self.provider) else None)
 
     def identity_fields(self) -> dict[str, Any]:
         """Return the identity fields as JSON values, sorted by name.
@@ -320,9 +369,17 @@ class RunConfig(BaseModel):
         wanted = {name for name in type(self).model_fields if is_identity(name)}
         dumped = self.model_dump(mode="json", include=wanted)
         dumped["entry"] = self.entry_rule
-        if self.endpoint_alias is not None:
-            dumped["base_url"] = None
+        for tier in ("", "quick_", "deep_"):
+            if dumped[f"{tier}endpoint_alias"] is not None:
+                dumped[f"{tier}base_url"] = None
         return dict(sorted(dumped.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TierSettings:
+    provider: str | None
+    base_url: str | None
+    alias: str | None
 
 
 def is_identity(name: str) -> bool:
@@ -335,162 +392,3 @@ def is_identity(name: str) -> bool:
     if not isinstance(extra, dict):
         raise KeyError(f"RunConfig.{name} is marked neither identity nor operational")
     return bool(extra["identity"])
-
-
-def load_config(
-    path: Path | None = None,
-    *,
-    environ: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> RunConfig:
-    """Build the configuration of a run.
-
-    Args:
-        path: TOML file with top-level keys named as `RunConfig`'s fields, or None.
-        environ: Environment to read ``TRADINGAGENTS_*`` and ``BACKTESTER_*`` from, or None for
-            none. An empty variable counts as not set.
-        flags: Values from the command line, or of a configuration in Python; None values are
-            skipped.
-
-    Raises:
-        UsageError: For a file that cannot be read, an unknown key (with the nearest name), two
-            names of one setting that differ, or a value that does not fit. It names the file or
-            variable.
-    """
-    layers = [_from_toml(path)]
-    layers += [_from_environment(environ or {}, prefix) for prefix in ENV_PREFIXES]
-    layers.append(_from_flags(flags or {}))
-    return _built(_merged(layers))
-
-
-def _built(given: Mapping[str, Given]) -> RunConfig:
-    try:
-        return RunConfig(**{key: item.value for key, item in given.items()})
-    except ValidationError as error:
-        raise UsageError(_first_problem(error, given)) from error
-
-
-def _merged(layers: Iterable[Iterable[Given]]) -> dict[str, Given]:
-    return merge(layers, provider=RunConfig.model_fields["provider"].default)
-
-
-def _from_toml(path: Path | None) -> Iterator[Given]:
-    for name, value in (spellings.read_toml(path) if path is not None else {}).items():
-        where = f"config file {path}: {name}"
-        _require_known(name, f"config file {path}")
-        yield Given(name=name, where=where, value=value)
-
-
-def _from_environment(environ: Mapping[str, str], prefix: str) -> Iterator[Given]:
-    for variable, text in sorted(environ.items()):
-        if variable.startswith(prefix) and variable not in NO_SETTINGS and text.strip():
-            where = f"environment variable {variable}"
-            name = variable.removeprefix(prefix).lower()
-            _require_known(name, where)
-            yield Given(name=name, where=where, value=_read(name, text, where))
-
-
-def _from_flags(flags: Mapping[str, Any]) -> Iterator[Given]:
-    for name, value in flags.items():
-        if value is not None:
-            _require_known(name, "the settings")
-            yield Given(name=name, where=name, value=value)
-
-
-def _read(name: str, text: str, where: str) -> Any:
-    key = ALIASES[name].key if name in ALIASES else name
-    try:
-        return value_of_text(RunConfig.model_fields[key].annotation, text)
-    except ValueError as error:
-        raise UsageError(f"{where}: {error}") from error
-
-
-def _require_known(key: str, where: str) -> None:
-    if key in RunConfig.model_fields or key in ALIASES:
-        return
-    if key in WITHOUT_PLACE:
-        raise UsageError(f"{key!r} in {where} has no place here: {WITHOUT_PLACE[key]}")
-    near = spellings.nearest(key, (*RunConfig.model_fields, *ALIASES))
-    raise UsageError(f"unknown key {shown(key)} in {where}: {near}")
-
-
-def _first_problem(error: ValidationError, given: Mapping[str, Given]) -> str:
-    problems = error.errors(include_url=False)
-    lacking = [str(found["loc"][0]) for found in problems if found["type"] == "missing"]
-    problem = problems[0]
-    if problem["type"] == "missing":
-        return spellings.missing(lacking)
-    key, *inner = (str(part) for part in problem["loc"] or ("",))
-    if problem["type"] == "extra_forbidden":
-        near = spellings.nearest(key, RunConfig.model_fields)
-        return f"unknown config key {shown(key)}: {near}"
-    said = spellings.plain(
-        problem["type"], problem["msg"], problem["input"], problem.get("ctx", {})
-    )
-    where = given[key].where if key in given else key
-    return f"{'.'.join((where, *inner))}: {said}" if where else said
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """Read a ``KEY=VALUE`` of the command line.
-
-    Returns:
-        The name as it was given, and the value by the type of its field.
-
-    Raises:
-        UsageError: No equals sign, an unknown key (with the nearest name), or a value that is
-            not of the field's type.
-    """
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"--set {shown(text)} has no '=': write --set KEY=VALUE")
-    _require_known(name, "--set")
-    return name, _read(name, value, f"--set {name}")
-
-
-def config_from_manifest(path: Path, flags: Mapping[str, Any]) -> RunConfig:
-    """Build the configuration of a recorded run again, from its ``manifest.json``.
-
-    Args:
-        path: The manifest.
-        flags: Values that win over it; None values are skipped.
-
-    Raises:
-        UsageError: The file is missing, no manifest, or a flag does not fit.
-    """
-    try:
-        recorded = dict[str, Any](json.loads(path.read_bytes())["config"].items())
-    except FileNotFoundError as error:
-        raise UsageError(f"manifest {path} does not exist: check the path") from error
-    except OSError as error:
-        raise UsageError(
-            f"manifest {path} cannot be read ({error.strerror}): name a run's manifest.json"
-        ) from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path} is no manifest of a run: name a run's manifest.json") from error
-    known = (
-        Given(name=name, where=f"manifest {path}: {name}", value=value)
-        for name, value in recorded.items()
-    )
-    return _built(_merged([known, _from_flags(flags)]))
-
-
-def recorded_config(recorded: Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
-    """Build the configuration of a recorded run again, with some fields replaced.
-
-    Args:
-        recorded: The configuration as the run's manifest holds it.
-        overrides: Fields to replace; each value wins over the recorded one.
-
-    Raises:
-        DataError: What was recorded does not fit.
-        UsageError: A replacement does not fit.
-    """
-    try:
-        RunConfig(**recorded)
-    except ValidationError as error:
-        raise DataError(
-            f"the configuration in the run's manifest does not fit ({_first_problem(error, {})}): "
-            "bring the manifest back, or run the same command again"
-        ) from error
-    return _built(_merged([_from_flags(recorded), _from_flags(overrides)]))

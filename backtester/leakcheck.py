@@ -189,7 +189,7 @@ def _day(recording: Recording, bench: Workbench, world: Snapshot, parts: Parts) 
     return Walk(
         replace(recording.plan, snapshot=world),
         _Scratch(),
-        Crew(bench.spec, api_key=None, bench=poisoned),
+        Crew(bench.spec, api_keys={}, bench=poisoned),
         parts=parts,
         recorded=recording.ledger,
     )

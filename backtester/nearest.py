@@ -24,14 +24,14 @@ def request_lines(request: str) -> list[str]:
 
     Control characters are spelled out, so that a prompt cannot steer a terminal.
     """
-    document: dict[str, Any] = orjson.loads(request)
-    body = document.pop("body", {})
+    document = _object(orjson.loads(request))
+    body = _object(document.pop("body", {}))
     lines = [f"{name}: {_json(value)}" for name, value in sorted(document.items())]
     messages = body.pop("messages", None) or body.pop("input", None) or []
     for name, value in sorted(body.items()):
         items = value if isinstance(value, list) else [value]
         lines.extend(f"{name}: {_json(item)}" for item in items)
-    for number, message in enumerate(messages):
+    for number, message in enumerate(messages if isinstance(messages, list) else [messages]):
         lines.extend(_message_lines(number, message))
     return [printable(line, keep="") for line in lines]
 
@@ -95,6 +95,11 @@ def _message_lines(number: int, message: Any) -> list[str]:
     rest = {name: value for name, value in message.items() if name not in ("role", "content")}
     lines.extend(f"  {name}: {_json(value)}" for name, value in sorted(rest.items()))
     return lines
+
+
+def _object(value: Any) -> dict[str, Any]:
+    # A record from elsewhere may hold any JSON.
+    return value if isinstance(value, dict) else {"": value}
 
 
 def _json(value: Any) -> str:

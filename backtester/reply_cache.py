@@ -8,6 +8,7 @@ and never loaded. Nothing is ever evicted. It belongs on a local disk.
 from __future__ import annotations
 
 import os.path
+import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,20 +19,24 @@ from typing import Any, Self
 import diskcache
 from filelock import FileLock
 
-from backtester.answers import CacheRecord, record_of, record_text, request_problem
+from backtester.answers import CacheRecord, record_of, record_text, reply_to, request_problem
 from backtester.errors import DataError, UsageError
 from backtester.nearest import difference, likeness, request_lines
 from backtester.reply_database import (
     BUSY_TIMEOUT_S,
+    AnswerStore,
     EmptyStore,
     ReadableStore,
     ReadOnlyStore,
     TextDisk,
     require_whole,
     sound,
+    unusable,
     unwritable,
 )
+from backtester.reply_users import Membership
 from tradingagents_core.llm.keys import canonical_json
+from tradingagents_core.protocols import Reply
 
 CACHE_FORMAT = 1
 MARKER = "format.json"
@@ -86,13 +91,12 @@ class ReplyCache:
     Pickles as its folder, so that a worker process opens its own connection.
     """
 
-    def __init__(
-        self, folder: Path, store: ReadableStore, *, writable: diskcache.Cache | None
-    ) -> None:
+    def __init__(self, folder: Path, store: ReadableStore, *, writable: AnswerStore | None) -> None:
         self._folder = folder
         self._store = store
         self._writable = writable
         self._sizes_of_node: Mapping[str, Sequence[_Size]] | None = None
+        self.membership: Membership | None = None
 
     @classmethod
     def open(cls, folder: Path, *, read_only: bool = False) -> Self:
@@ -116,12 +120,15 @@ class ReplyCache:
             return cls(folder, _readable(folder), writable=None)
         try:
             (folder / "flights").mkdir(parents=True, exist_ok=True)
+            membership = Membership(folder / "flights" / "users.lock")
             # Opening writes tables and settings; two processes at once would lock each other out.
             with FileLock(folder / "flights" / "open.lock", poll_interval=FLIGHT_POLL_S):
                 store = _written(folder)
         except OSError as error:
             raise unwritable(folder, error) from error
-        return cls(folder, store, writable=store)
+        cache = cls(folder, store, writable=store)
+        cache.membership = membership
+        return cache
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._folder, self._writable is None)
@@ -146,12 +153,25 @@ class ReplyCache:
         Raises:
             DataError: For a damaged record, naming the key.
         """
-        with sound(self._folder):
-            text = self._store.get(key)
+        text = self._text(key)
         if text is None:
             return None
         try:
             return record_of(key, text)
+        except ValueError as error:
+            raise DataError(_damaged(self._folder, key, str(error))) from error
+
+    def reply(self, key: str, request: str) -> Reply | None:
+        """Return the recorded reply to a request, or None where there is none.
+
+        Raises:
+            DataError: For a damaged record, or one of another request, naming the key.
+        """
+        text = self._text(key)
+        if text is None:
+            return None
+        try:
+            return reply_to(request, key, text)
         except ValueError as error:
             raise DataError(_damaged(self._folder, key, str(error))) from error
 
@@ -184,7 +204,7 @@ class ReplyCache:
         if self._writable is None:
             raise UsageError(f"the cache {self._folder} was opened read-only: nothing was deleted")
         with sound(self._folder):
-            return bool(self._writable.delete(key))
+            return self._writable.discard(key)
 
     def flight(self, key: str) -> AbstractContextManager[None]:
         """Hold the one flight of a key on this machine; the kernel frees it if its holder dies.
@@ -248,6 +268,15 @@ class ReplyCache:
             return None
         return Nearest(record=best[1], diff=difference(best[2], asked))
 
+    def _text(self, key: str) -> str | None:
+        # Spelled out rather than with `sound`: this is the one read that every replayed call does.
+        try:
+            return self._store.text(key)
+        except (diskcache.Timeout, sqlite3.DatabaseError) as error:
+            raise unusable(self._folder, error) from error
+        except OSError as error:
+            raise unwritable(self._folder, error) from error
+
     def _sizes(self) -> Mapping[str, Sequence[_Size]]:
         if self._sizes_of_node is None:
             sizes: dict[str, list[_Size]] = {}
@@ -284,7 +313,7 @@ def _readable(folder: Path) -> ReadableStore:
     return ReadOnlyStore(folder / ANSWERS)
 
 
-def _written(folder: Path) -> diskcache.Cache:
+def _written(folder: Path) -> AnswerStore:
     """Return the store of a cache that may be written, made where there is none."""
     marked = (folder / MARKER).exists()
     with sound(folder):
@@ -293,9 +322,10 @@ def _written(folder: Path) -> diskcache.Cache:
             require_whole(folder, folder / ANSWERS)
         else:
             _refuse_other_things(folder)
-        store = diskcache.Cache(
+        store = AnswerStore(
             str(folder / ANSWERS), timeout=BUSY_TIMEOUT_S, disk=TextDisk, **_SETTINGS
         )
+        store.keep()
         if not marked:
             # Closed, the database is whole on disk. The marker comes after it: whoever finds a
             # marker and no tables knows that they were lost.

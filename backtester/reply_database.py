@@ -10,7 +10,7 @@ import errno
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,14 @@ BUSY_TIMEOUT_S = 60.0
 # A disk with less room than this is full for a database that grows by pages and by its log.
 FULL_BELOW_BYTES = 2**20
 
+_READ = "SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1"
+# Part of the file, so it holds for every program that opens it, whatever its settings: the stock
+# library with a size limit of its own fails there instead of throwing answers away.
+_STAY = """
+CREATE TRIGGER IF NOT EXISTS answers_stay BEFORE DELETE ON Cache
+WHEN OLD.tag IS NOT 'discarded'
+BEGIN SELECT RAISE(ABORT, 'this is a reply cache: recorded answers are never evicted'); END
+"""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TABLES = frozenset({"Cache", "Settings"})
 
@@ -69,10 +77,35 @@ class TextDisk(diskcache.Disk):  # type: ignore[misc]  # the library has no type
         return value
 
 
+class AnswerStore(diskcache.Cache):  # type: ignore[misc]  # the library has no types
+    """Keep texts in a database from which nothing goes by itself."""
+
+    def keep(self) -> None:
+        """Make the file refuse to give up answers, whoever opens it."""
+        self._sql(_STAY)
+
+    def text(self, key: str) -> str | None:
+        """Return the text under a key, or None.
+
+        The library's own reading looks up expiry and tags that no answer has.
+
+        Raises:
+            DataError: For what is no text.
+        """
+        rows = self._sql(_READ, (key,)).fetchall()
+        return _only_text(self._disk, rows)
+
+    def discard(self, key: str) -> bool:
+        """Delete a text, and say whether there was one."""
+        with self.transact():
+            self._sql("UPDATE Cache SET tag = 'discarded' WHERE key = ? AND raw = 1", (key,))
+            return bool(self.delete(key))
+
+
 class ReadableStore(Protocol):
     """Say what of a store is read."""
 
-    def get(self, key: str) -> Any:
+    def text(self, key: str) -> str | None:
         """Return the text under a key, or None."""
 
     def __len__(self) -> int:
@@ -91,7 +124,7 @@ class ReadableStore(Protocol):
 class EmptyStore:
     """Be the store that is not there yet."""
 
-    def get(self, key: str) -> str | None:
+    def text(self, key: str) -> str | None:
         """Return None."""
         return None
 
@@ -140,17 +173,13 @@ class ReadOnlyStore:
         self._disk = TextDisk(str(folder))
         self._local = threading.local()
 
-    def get(self, key: str) -> str | None:
+    def text(self, key: str) -> str | None:
         """Return the text under a key, or None.
 
         Raises:
             DataError: For what is no text.
         """
-        rows = self._rows("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1", key)
-        if not rows:
-            return None
-        mode, filename, value = rows[0]
-        return self._disk.fetch(mode, filename, value, False)
+        return _only_text(self._disk, self._rows(_READ, key))
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -204,6 +233,13 @@ class ReadOnlyStore:
         return _FileState(
             logged=self._log.exists(), size=found.st_size, modified_ns=found.st_mtime_ns
         )
+
+
+def _only_text(disk: TextDisk, rows: Sequence[Any]) -> str | None:
+    if not rows:
+        return None
+    mode, filename, value = rows[0]
+    return disk.fetch(mode, filename, value, False)
 
 
 def _shared(connection: _Connection, state: _FileState) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +30,14 @@ from backtester.columns import (
     identities_by_instrument,
 )
 from backtester.errors import DataError
-from backtester.manifest import MANIFEST_NAME, SNAPSHOT_NAME, Manifest, Source, id_of_conformed
+from backtester.manifest import (
+    MANIFEST_NAME,
+    SNAPSHOT_NAME,
+    Manifest,
+    Source,
+    id_of_conformed,
+    load_manifest,
+)
 from backtester.schema import SCHEMA_VERSION, table_schema
 from backtester.snapshot_folder import (
     Capture,
@@ -49,6 +57,7 @@ __all__ = [
     "Snapshot",
     "TableAbsent",
     "find_snapshot",
+    "find_snapshot_by_id",
     "open_folder",
     "open_snapshot",
     "snapshot_names",
@@ -364,6 +373,25 @@ def find_snapshot(name_or_path: str | Path, data_dir: Path) -> Path:
         f"snapshot {spellings.shown(wanted)} is not there: found {names} (under "
         f"{data_dir / 'snapshots'} and with the package); write one of these names, or the path "
         "of a snapshot's folder"
+    )
+
+
+def find_snapshot_by_id(snapshot_id: str, data_dir: Path) -> Path:
+    """Return the folder of the snapshot with an id, whatever its name, where `open_snapshot` looks.
+
+    Raises:
+        DataError: There is none.
+    """
+    for root in _roots(data_dir):
+        for child in sorted(root.iterdir()) if root.is_dir() else ():
+            if not (child / MANIFEST_NAME).is_file():
+                continue
+            with suppress(DataError):
+                if load_manifest(child).snapshot_id == snapshot_id:
+                    return child
+    raise DataError(
+        f"no snapshot with the id {snapshot_id} is there (under {data_dir / 'snapshots'} and with "
+        "the package): bring it there, under any name, or name its data folder with --data-dir"
     )
 
 

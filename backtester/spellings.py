@@ -25,6 +25,9 @@ from typing import Any, get_args, get_origin
 from backtester.errors import UsageError
 from tradingagents_core.symbols import normalize_symbol
 
+# Of variables that are settings; the later one wins.
+ENV_PREFIXES = ("TRADINGAGENTS_", "BACKTESTER_")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alias:
@@ -64,7 +67,7 @@ WITHOUT_PLACE: Mapping[str, str] = MappingProxyType(
         "cache_dir": "market data and replies lie below one folder: set data_dir",
         "memory_log_path": "the decision log is written beside the reports: set reports_dir",
         "global_news_queries": "news come from the snapshot: choose them when it is frozen",
-        "debug": "give --debug on the command line",
+        "debug": "give --debug on the command line, or debug=True to TradingAgentsGraph",
     }
 )
 # Kinds of data that a chain of vendors may be named for, as TradingAgents calls them.
@@ -387,8 +390,8 @@ def plain(kind: str, message: str, value: object, context: Mapping[str, Any]) ->
     return wanted if word in ("missing", "extra", "json") else f"{shown(value)} {wanted}"
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a config file.
+def read_toml(path: Path, *, what: str = "config file") -> dict[str, Any]:
+    """Read a TOML file of settings.
 
     Raises:
         UsageError: It is missing, cannot be read, or is not TOML.
@@ -397,18 +400,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             return tomllib.load(file)
     except FileNotFoundError as error:
-        raise UsageError(f"config file {path} does not exist: check the path") from error
+        raise UsageError(f"{what} {path} does not exist: check the path") from error
     except OSError as error:
         raise UsageError(
-            f"config file {path} cannot be read ({error.strerror}): name a TOML file"
+            f"{what} {path} cannot be read ({error.strerror}): name a TOML file"
         ) from error
     except RecursionError as error:
         raise UsageError(
-            f"config file {path} is nested too deeply: write settings as NAME = VALUE"
+            f"{what} {path} is nested too deeply: write settings as NAME = VALUE"
         ) from error
     # An integer of thousands of digits is a ValueError of its own.
     except ValueError as error:
-        raise UsageError(f"config file {path} is not valid TOML: {error}") from error
+        raise UsageError(f"{what} {path} is not valid TOML: {error}") from error
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
@@ -446,6 +449,12 @@ def _number(text: str) -> float:
     return value
 
 
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("is empty: name a folder, or leave it out")
+    return Path(text)
+
+
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -462,5 +471,5 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 _READERS: Mapping[Any, Callable[[str], Any]] = MappingProxyType(
-    {bool: _truth, int: _whole, float: _number, tuple: _parts, Mapping: _pairs, Path: Path}
+    {bool: _truth, int: _whole, float: _number, tuple: _parts, Mapping: _pairs, Path: _path}
 )

@@ -27,7 +27,8 @@ from backtester.errors import BacktesterError, DataError, UsageError
 from backtester.sql_limits import Interrupter, checked_time_limit, memory_ceiling, within
 from backtester.sql_output import SqlFormat, output_file, rows_as_bytes, save_bytes, shown
 from backtester.store_schema import ordered_select, schema_fingerprint
-from backtester.store_tables import TABLES, literal
+from backtester.store_tables import TABLES
+from backtester.store_terms import literal
 from backtester.store_views import VIEWS
 
 DEFAULT_TIME_LIMIT_S: Final = 30.0

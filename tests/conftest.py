@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from backtester.config import NO_SETTINGS as KEPT
+from backtester.loading import NO_SETTINGS as KEPT
 
 # The suite runs in a zone far from UTC on purpose: a naive local time then shows in every test.
 TEST_ZONE = os.environ.get("BACKTESTER_TEST_TZ", "Asia/Tokyo")

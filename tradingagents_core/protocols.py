@@ -232,10 +232,17 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Count tokens as the provider reported them; None where it did not."""
+    """Count tokens as the provider reported them; None where it did not.
+
+    Attributes:
+        input_tokens: Of the request, cached ones included.
+        output_tokens: Of the reply, reasoning included.
+        cached_tokens: Of the request, those that the provider had in a cache of its own.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +257,9 @@ class Reply:
         model: Model name as answered.
         refusal: Refusal text of providers that have the field, else None.
         raw: The provider's own JSON text, byte for byte where the client lets us see it.
+        reasoning: What the model thought before it spoke, in words, where its provider shows it.
+        opaque: JSON text of the reasoning as its provider wants it back (signatures, encrypted
+            items); None where words alone will do.
     """
 
     text: str
@@ -259,6 +269,8 @@ class Reply:
     model: str = ""
     refusal: str | None = None
     raw: str = ""
+    reasoning: str | None = None
+    opaque: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,10 +325,19 @@ class ReplyStore(Protocol):
     def flight(self, key: str) -> AbstractContextManager[None]:
         """Hold the one flight of a key on this machine; the caller looks up again inside."""
 
-    def record(self, call: ModelCall, reply: Reply, *, latency_s: float) -> Reply:
-        """Store an answer if absent and return what is stored now."""
+    def record(self, call: ModelCall, reply: Reply, *, latency_s: float, retries: int = 0) -> Reply:
+        """Store an answer if absent and return what is stored now.
 
-    def record_outcome(self, call: ModelCall, outcome: Outcome, *, latency_s: float) -> None:
+        Args:
+            call: What was asked.
+            reply: What was answered.
+            latency_s: Wall seconds of the call, waits between retries included.
+            retries: How often the transport tried again; it is in no key and no answer.
+        """
+
+    def record_outcome(
+        self, call: ModelCall, outcome: Outcome, *, latency_s: float, retries: int = 0
+    ) -> None:
         """Keep an outcome for the run's journal; it never enters the cache."""
 
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from tradingagents_core.errors import SettingsError
 
@@ -65,31 +67,77 @@ class PipelineSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScriptedTool:
+    """Name a tool that a scripted reply calls.
+
+    Attributes:
+        name: Of the tool.
+        args: Its arguments.
+    """
+
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedReply:
+    """Write down one reply of the provider ``scripted``, and which prompts it answers.
+
+    Attributes:
+        node: Node of the pipeline that asks, or None for any.
+        contains: Text that the prompt holds, or None for any.
+        tool_answers: How many answers of tools the prompt holds, or None for any number.
+        text: What is said.
+        tools: Tools that are called.
+        finish_reason: Why the reply ends, in the words of providers.
+    """
+
+    node: str | None = None
+    contains: str | None = None
+    tool_answers: int | None = None
+    text: str = ""
+    tools: tuple[ScriptedTool, ...] = ()
+    finish_reason: str = "stop"
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSpec:
     """Name one model of one provider, with what is sent along.
 
     Attributes:
-        provider: Row of the provider table (``rulebook``, ``openai``, ``openai_compatible``).
+        provider: Row of the provider table, such as ``rulebook``, ``openai`` or ``ollama``.
         model: Model name as the provider knows it.
         base_url: Endpoint, or None for the provider's own.
         endpoint_alias: Name in keys; None derives it from the address.
-        temperature: Sampling temperature, or None to send none.
+        api_version: Version of the provider's interface, where one can be named: ``azure``
+            and ``google``. None takes the one that this project knows.
+        temperature: Sampling temperature, or None to send none. Models that take none are sent
+            none.
         max_tokens: Limit of a reply, or None to send none.
         reasoning_effort: How long a reasoning model may think, in its provider's own word, or
-            None to send none.
+            None to send none. Models that have no such knob are sent none.
         structured_method: ``json_schema, function_calling, json_mode, none``, or None for the
             capability table's word.
+        script: Replies of the provider ``scripted``.
         timeout_s: Transport only, never in a key.
         max_retries: Transport only, never in a key.
+        retry_budget_s: Transport only, never in a key: seconds after which no retry begins.
     """
 
     provider: str = "rulebook"
     model: str = "rulebook-1"
     base_url: str | None = None
     endpoint_alias: str | None = None
+    api_version: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
     reasoning_effort: str | None = None
     structured_method: str | None = None
+    script: tuple[ScriptedReply, ...] = ()
     timeout_s: float = 120.0
-    max_retries: int = 2
+    max_retries: int = 5
+    retry_budget_s: float = 300.0

@@ -6,6 +6,7 @@ standard error line by line, and standard output holds the reports and the resul
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -315,5 +316,9 @@ def _percent(value: float | None) -> str:
 
 
 def _write(console: Console, text: str) -> None:
-    console.file.write(text + "\n")
-    console.file.flush()
+    try:
+        console.file.write(text + "\n")
+        console.file.flush()
+    except BrokenPipeError:
+        # A reader who has seen enough (head) must not cost the decision that is being made.
+        console.file = io.StringIO()

@@ -59,7 +59,7 @@ def transcript(
             count += 1
             typer.echo(printable(text))
     if count == 0:
-        raise UsageError(f"{key} made no call{f' from node {node!r}' if node else ''}")
+        raise UsageError(f"{key} made no call{f' from node {shown(node)}' if node else ''}")
 
 
 def _calls(owner: CellRecord | LessonRecord, cache: ReplyCache, node: str | None) -> Iterator[str]:

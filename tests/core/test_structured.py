@@ -16,7 +16,8 @@ from tradingagents_core.agents.calls import CellContext
 from tradingagents_core.agents.structured import Answer, FormCaller, Question
 from tradingagents_core.decisions import DECISION, PLAN, Form, response_schema
 from tradingagents_core.errors import LookaheadError, ModelOutcome, ReplayMiss
-from tradingagents_core.llm.capabilities import STRUCTURED_METHODS, StructuredMethod
+from tradingagents_core.llm.capabilities import STRUCTURED_METHODS
+from tradingagents_core.llm.capability_table import StructuredMethod
 from tradingagents_core.llm.doubles import (
     Line,
     ReplayingScriptedModel,
@@ -319,10 +320,12 @@ class Recorder:
     def flight(self, key: str) -> Iterator[None]:
         yield
 
-    def record(self, call: ModelCall, reply: Reply, *, latency_s: float) -> Reply:
+    def record(self, call: ModelCall, reply: Reply, *, latency_s: float, retries: int = 0) -> Reply:
         return self.answers.setdefault(call.key, reply)
 
-    def record_outcome(self, call: ModelCall, outcome: Outcome, *, latency_s: float) -> None:
+    def record_outcome(
+        self, call: ModelCall, outcome: Outcome, *, latency_s: float, retries: int = 0
+    ) -> None:
         self.outcomes[call.key] = outcome
 
 

@@ -9,7 +9,7 @@ from tradingagents_core.settings import ModelSpec, PipelineSettings
 
 # Fields of the core's settings under their names in `RunConfig`, where those differ.
 RENAMED = {"model": ("quick_model", "deep_model")}
-TRANSPORT_ONLY = {"timeout_s", "max_retries"}
+TRANSPORT_ONLY = {"timeout_s", "max_retries", "retry_budget_s"}
 
 
 def test_every_field_is_marked_identity_or_operational() -> None:

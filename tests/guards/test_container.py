@@ -18,7 +18,7 @@ from typer.main import get_command
 from backtester.cli import app
 from backtester.config import RunConfig
 from tests.guards.sources import ROOT, expect_none, repository_files
-from tradingagents_core.llm.factory import PROVIDERS
+from tradingagents_core.llm.providers import PROVIDERS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 COMPOSE: Mapping[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))

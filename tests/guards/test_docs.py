@@ -25,8 +25,11 @@ def text(name: str) -> str:
 
 
 def test_the_map_names_every_module() -> None:
-    tokens = set(re.findall(r"[\w*]+", text("ARCHITECTURE.md")))
+    # The map alone counts: elsewhere a star is a mark of Markdown and would name everything.
+    drawn = text("ARCHITECTURE.md").split("## The map")[1].split("```")[1]
+    tokens = set(re.findall(r"\b[a-z_]\w*\*?", drawn))
     named = re.compile("|".join(token.replace("*", r"\w*") for token in sorted(tokens)))
+    assert not named.fullmatch("a_module_that_is_not_there")
     expect_none(
         source.path
         for source in sources()

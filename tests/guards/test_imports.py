@@ -23,16 +23,26 @@ DECLARED_AHEAD = {
     "yfinance": "freezing vendor data",
 }
 
+# Extras whose packages are imported where a model of their provider is built.
+EXTRAS = ("anthropic", "azure", "bedrock", "google")
+
 # A distribution that another one pins to its own exact version.
 PART_OF = {"pydantic-core": "pydantic"}
 
 # Each costs 0.05 to 0.9 s to import, which `--help` must not pay.
 HEAVY = (
+    "anthropic",
+    "boto3",
+    "botocore",
     "diskcache",
     "duckdb",
     "exchange_calendars",
+    "google.genai",
     "joblib",
+    "langchain_anthropic",
+    "langchain_aws",
     "langchain_core",
+    "langchain_google_genai",
     "langchain_openai",
     "langgraph",
     "langsmith",
@@ -52,8 +62,12 @@ MAY_CONNECT = {
 }
 CONNECTING = {
     "aiohttp",
+    "anthropic",
+    "boto3",
+    "botocore",
     "curl_cffi",
     "ftplib",
+    "google.genai",
     "http.client",
     "httpx",
     "httpx2",
@@ -101,7 +115,14 @@ def test_every_module_has_its_place_in_the_layers(contract: str, package: str) -
 def test_every_import_is_declared_and_every_declared_package_is_imported() -> None:
     declared = {
         canonical(re.split(r"[<>=\[ ;]", requirement)[0])
-        for requirement in PROJECT["project"]["dependencies"]
+        for requirement in (
+            *PROJECT["project"]["dependencies"],
+            *(
+                requirement
+                for extra in EXTRAS
+                for requirement in PROJECT["project"]["optional-dependencies"][extra]
+            ),
+        )
     }
     distributions = packages_distributions()
     imported = set()

@@ -11,7 +11,7 @@ from backtester.schema import TABLES
 from benchmarks.run import BENCHMARKS
 from tests.guards.sources import ROOT, expect_none, sources
 from tradingagents_core import prompts
-from tradingagents_core.llm.factory import PROVIDERS
+from tradingagents_core.llm.providers import PROVIDERS
 from tradingagents_core.settings import ALL_ANALYSTS, PipelineSettings
 from tradingagents_core.state import AgentState, InvestDebateState, RiskDebateState
 from tradingagents_core.tools import TOOLS, openai_tool
@@ -29,7 +29,7 @@ from tradingagents_core.topology import (
 DEBATES = {INVEST_DEBATE: InvestDebateState, RISK_DEBATE: RiskDebateState}
 
 # Modules that nothing here imports because a user starts there.
-ENTRIES = {"backtester.api", "tradingagents_core.llm.doubles"}
+ENTRIES = {"backtester.__main__", "backtester.api", "tradingagents_core.llm.doubles"}
 
 
 def orphans() -> Iterator[str]:

@@ -39,6 +39,7 @@ class Act:
         headers: Further headers.
         delay_s: Seconds to wait before answering; a hang is a long one.
         drop: Close the connection without an answer.
+        trickle_s: Begin an answer, and send a blank line each so many seconds for ever.
     """
 
     status: int = 200
@@ -46,6 +47,7 @@ class Act:
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     drop: bool = False
+    trickle_s: float = 0.0
 
 
 Script = Act | Callable[[Received], Act]
@@ -137,12 +139,12 @@ class OpenAIServer:
     def __init__(self, *script: Script) -> None:
         self._script = script
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self.closing = threading.Event()
         self.requests: list[Received] = []
         self.connections = 0
         self._server = _Server(self)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
         )
 
     @property
@@ -167,7 +169,7 @@ class OpenAIServer:
         trace: TracebackType | None,
     ) -> None:
         """Stop; a request that hangs is let go."""
-        self._closing.set()
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -179,7 +181,7 @@ class OpenAIServer:
             self.requests.append(received)
         act = step(received) if callable(step) else step
         if act.delay_s:
-            self._closing.wait(act.delay_s)
+            self.closing.wait(act.delay_s)
         return act
 
     def connected(self) -> None:
@@ -217,7 +219,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if act.drop:
                 self.close_connection = True
-            elif received.body.get("stream") and act.status == 200:
+            elif act.trickle_s:
+                self._trickle(act)
+            elif received.body.get("stream") and isinstance(act.body, dict) and act.status == 200:
                 self._send_events(act)
             else:
                 self._send(act)
@@ -229,12 +233,21 @@ class _Handler(BaseHTTPRequestHandler):
         ready = act.body if isinstance(act.body, str) else json.dumps(act.body)
         data = ready.encode()
         self.send_response(act.status)
-        self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
-        for name, value in act.headers.items():
+        for name, value in {"content-type": "application/json", **act.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
+
+    def _trickle(self, act: Act) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        while not self.server.stub.closing.wait(act.trickle_s):
+            self.wfile.write(b"\n")
+            self.wfile.flush()
 
     def _send_events(self, act: Act) -> None:
         self.send_response(200)

@@ -12,7 +12,7 @@ from tradingagents_core.protocols import Mode, ModelCall, Outcome, Reply
 
 
 class MemoryReplies:
-    """Keep answers in a dictionary; `calls`, `answers` and `outcomes` may be looked at."""
+    """Keep answers in a dictionary; its lists may be looked at."""
 
     def __init__(self, mode: Mode = "record", *, accept_truncated: bool = False) -> None:
         self.mode: Mode = mode
@@ -20,6 +20,7 @@ class MemoryReplies:
         self.answers: dict[str, Reply] = {}
         self.calls: list[ModelCall] = []
         self.outcomes: list[Outcome] = []
+        self.retries: list[int] = []
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def look_up(self, call: ModelCall) -> Reply | Outcome | None:
@@ -36,10 +37,14 @@ class MemoryReplies:
         with self._locks[key]:
             yield
 
-    def record(self, call: ModelCall, reply: Reply, *, latency_s: float) -> Reply:
+    def record(self, call: ModelCall, reply: Reply, *, latency_s: float, retries: int = 0) -> Reply:
         """Store if absent."""
+        self.retries.append(retries)
         return self.answers.setdefault(call.key, reply)
 
-    def record_outcome(self, call: ModelCall, outcome: Outcome, *, latency_s: float) -> None:
+    def record_outcome(
+        self, call: ModelCall, outcome: Outcome, *, latency_s: float, retries: int = 0
+    ) -> None:
         """Keep an outcome."""
+        self.retries.append(retries)
         self.outcomes.append(outcome)

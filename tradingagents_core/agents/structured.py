@@ -31,7 +31,8 @@ from tradingagents_core.decisions import (
     response_schema,
 )
 from tradingagents_core.errors import ModelOutcome
-from tradingagents_core.llm.capabilities import StructuredMethod, structured_method_of
+from tradingagents_core.llm.capabilities import structured_method_of
+from tradingagents_core.llm.capability_table import StructuredMethod
 from tradingagents_core.protocols import RatingSource, Reply, ToolCall
 from tradingagents_core.ratings import DeclaredWord, read_declared
 

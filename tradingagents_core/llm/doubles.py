@@ -20,9 +20,9 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
-from tradingagents_core.llm.capabilities import StructuredMethod
+from tradingagents_core.llm.capability_table import StructuredMethod
 from tradingagents_core.llm.keys import canonical_json
-from tradingagents_core.llm.replaying import LiveRequest, ReplayingModel
+from tradingagents_core.llm.replaying import LiveReply, LiveRequest, ReplayingModel
 from tradingagents_core.llm.replies import message_of, reply_from_message
 from tradingagents_core.protocols import Reply, ToolCall, Usage
 
@@ -149,10 +149,11 @@ class ReplayingScriptedModel(ReplayingModel, ScriptedChatModel):
     provider: str = Field(default="scripted", exclude=True)
     endpoint: str = Field(default="scripted", exclude=True)
 
-    def _live_reply(self, request: LiveRequest) -> Reply:
+    def _live_reply(self, request: LiveRequest) -> LiveReply:
         line = self._next_line(request.messages, request.arguments)
         if isinstance(line, BaseException):
             raise line
         if isinstance(line, str):
-            return text_reply(line)
-        return line if isinstance(line, Reply) else reply_from_message(line, model=self.model)
+            return LiveReply(reply=text_reply(line))
+        reply = line if isinstance(line, Reply) else reply_from_message(line, model=self.model)
+        return LiveReply(reply=reply)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,11 +37,22 @@ UNSENT = frozenset({"timeout", "extra_headers"})
 HASHED = "extra_query"
 
 _CONVERSATIONS = ("messages", "input")
-_ID_FIELDS = ("id", "call_id", "tool_call_id")
+# In OpenAI's two protocols, in Anthropic's content blocks, and in those of Bedrock.
+_ID_FIELDS = ("id", "call_id", "tool_call_id", "tool_use_id", "toolUseId")
+_SAYS_MORE = frozenset({*_ID_FIELDS, "tool_calls"})
+_USE_BLOCKS = ("toolUse", "toolResult")
 # Only plain JSON values: a dataclass or a date would be written in orjson's own way.
 _CANONICAL = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedRequest:
+    """Hold a key document and the key that it leads to."""
+
+    key: str
+    document: str
 
 
 def canonical_json(value: object) -> str:
@@ -51,8 +63,7 @@ def canonical_json(value: object) -> str:
             JSON does not have.
     """
     data = _written(value)
-    # orjson writes NaN and infinity as null, so only a text with a null in it can hide one.
-    if b"null" in data:
+    if _has_null(data):
         _refuse_non_finite(value)
     return data.decode()
 
@@ -70,7 +81,21 @@ def key_document(
     site: Site,
     accept_truncated: bool = False,
 ) -> str:
-    """Return the key document of a call as canonical JSON.
+    """Return the key document of a call as canonical JSON; see `keyed_request`."""
+    return keyed_request(
+        body, provider=provider, endpoint=endpoint, site=site, accept_truncated=accept_truncated
+    ).document
+
+
+def keyed_request(
+    body: Mapping[str, Any],
+    *,
+    provider: str,
+    endpoint: str,
+    site: Site,
+    accept_truncated: bool = False,
+) -> KeyedRequest:
+    """Return the key document of a call and its key.
 
     Args:
         body: Request body as the provider class builds it; it is not changed.
@@ -102,11 +127,12 @@ def key_document(
     if accept_truncated:
         document["accept_truncated"] = True
     try:
+        data = _written(document)
         for name, value in document["body"].items():
             _refuse_hidden(name, value)
-        return _written(document).decode()
     except ValueError as error:
         raise PipelineError(f"the request to {endpoint} cannot be keyed: {error}") from error
+    return KeyedRequest(key=hashlib.sha256(data).hexdigest(), document=data.decode())
 
 
 def call_key(document: str) -> str:
@@ -148,14 +174,31 @@ def _keyed_body(body: Mapping[str, Any]) -> dict[str, Any]:
     }
     if kept.get(HASHED):
         kept[HASHED] = {"sha256": sha256_hex(canonical_json(kept[HASHED]))}
+    bias = kept.get("logit_bias")
+    if isinstance(bias, dict):
+        # The client's class makes numbers of token ids; JSON spells them as texts again.
+        kept["logit_bias"] = {str(token): weight for token, weight in bias.items()}
     response_format = kept.get("response_format")
     if isinstance(response_format, type):
         kept["response_format"] = _schema_of(response_format)
     for conversation in _CONVERSATIONS:
         messages = kept.get(conversation)
         if isinstance(messages, list):
-            kept[conversation] = _ids_as_ordinals(messages)
+            rename = _Ordinals().message
+            if conversation == "input":
+                messages = [_plain(message) for message in messages]
+            kept[conversation] = [rename(message) for message in messages]
     return kept
+
+
+def _plain(message: Any) -> Any:
+    """Return a message without the type that its role implies.
+
+    In the Responses API it may be left out, and the client began to write it within a version.
+    """
+    if isinstance(message, dict) and message.get("type") == "message" and "role" in message:
+        return {name: value for name, value in message.items() if name != "type"}
+    return message
 
 
 def _schema_of(response_class: type) -> Mapping[str, Any]:
@@ -168,23 +211,39 @@ def _schema_of(response_class: type) -> Mapping[str, Any]:
     return schema
 
 
-def _ids_as_ordinals(messages: Sequence[Any]) -> list[Any]:
+class _Ordinals:
     """Replace ids by the order in which they first appear; other messages are passed on as is."""
-    seen: dict[str, str] = {}
 
-    def renamed(item: Any) -> Any:
-        if not isinstance(item, Mapping):
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def message(self, item: Any) -> Any:
+        """Return a message, an item or a tool call with ordinals for ids."""
+        if not isinstance(item, dict):
             return item
-        changes: dict[str, Any] = {}
-        for name in _ID_FIELDS:
-            if name in item:
-                changes[name] = seen.setdefault(str(item[name]), f"id_{len(seen)}")
+        content = item.get("content")
+        blocks = content if isinstance(content, list) else None
+        if _SAYS_MORE.isdisjoint(item) and blocks is None:
+            return item
+        changes: dict[str, Any] = {
+            name: self._seen.setdefault(str(item[name]), f"id_{len(self._seen)}")
+            for name in _ID_FIELDS
+            if name in item
+        }
         calls = item.get("tool_calls")
         if calls:
-            changes["tool_calls"] = [renamed(call) for call in calls]
+            changes["tool_calls"] = [self.message(call) for call in calls]
+        if blocks is not None:
+            changes["content"] = [self._block(block) for block in blocks]
         return {**item, **changes} if changes else item
 
-    return [renamed(message) for message in messages]
+    def _block(self, block: Any) -> Any:
+        if not isinstance(block, dict):
+            return block
+        if block.get("type") == "tool_use" or "tool_use_id" in block:
+            return self.message(block)
+        uses = {name: self.message(block[name]) for name in _USE_BLOCKS if name in block}
+        return {**block, **uses} if uses else block
 
 
 def _written(value: object) -> bytes:
@@ -194,15 +253,27 @@ def _written(value: object) -> bytes:
         raise ValueError(f"no canonical JSON: {error}") from error
 
 
+def _has_null(data: bytes) -> bool:
+    """Say whether a text may hold a null, as which orjson also writes NaN and infinity.
+
+    The word in quotes, which schemas are full of, is none.
+    """
+    found = data.find(b"null")
+    while found > 0 and data[found - 1] not in b":,[":
+        found = data.find(b"null", found + 4)
+    return found >= 0
+
+
 def _refuse_hidden(name: str, value: object) -> None:
     """Refuse NaN and infinity in a field of a body, without reading through its long texts."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return
     if name in _CONVERSATIONS and isinstance(value, list):
         for message in value:
             for item in message.values() if isinstance(message, dict) else (message,):
-                _refuse_hidden("", item)
-    elif isinstance(value, float) or b"null" in _written(value):
+                if item is not None and not isinstance(item, str):
+                    _refuse_hidden("", item)
+    elif isinstance(value, float) or _has_null(_written(value)):
         _refuse_non_finite(value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from http import HTTPStatus
 from typing import Any, Literal
 
 import httpx2
@@ -13,16 +12,23 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langchain_openai import ChatOpenAI
 from pydantic import Field, SecretStr
 
-from tradingagents_core.llm.capabilities import NO_KEY, Transport, structured_method
-from tradingagents_core.llm.keys import endpoint_alias
-from tradingagents_core.llm.replaying import CallFailed, FailedKind, LiveRequest, ReplayingModel
-from tradingagents_core.llm.replies import (
-    MalformedReply,
-    blank,
-    clean,
-    reply_from_chat_completion,
-    reply_from_response,
+from tradingagents_core.llm.capabilities import (
+    NO_KEY,
+    Transport,
+    capability_of,
+    effort_of,
+    structured_method,
+    temperature_of,
 )
+from tradingagents_core.llm.capability_table import RoundTrip, ToolChoice
+from tradingagents_core.llm.keys import endpoint_alias
+from tradingagents_core.llm.openai_bodies import fit_tool_choice, send_reasoning_back
+from tradingagents_core.llm.openai_failures import failure_of, malformed, raise_for_answer
+from tradingagents_core.llm.patience import Patience, end_in_time, persist
+from tradingagents_core.llm.posting import RefusingTransport
+from tradingagents_core.llm.reading import MalformedReply, as_mapping, blank, object_or_none
+from tradingagents_core.llm.replaying import LiveReply, LiveRequest, ReplayingModel
+from tradingagents_core.llm.replies import reply_from_chat_completion, reply_from_response
 from tradingagents_core.protocols import Reply
 from tradingagents_core.settings import ModelSpec
 
@@ -30,16 +36,6 @@ LimitField = Literal["max_completion_tokens", "max_tokens"]
 
 # Fields that ask for a stream; there is none on the wire.
 _STREAMING = frozenset({"stream", "stream_options"})
-# What is in the way has nothing to do with the prompt: key, account, time, another request, rate.
-_UNAVAILABLE = frozenset(
-    {
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.FORBIDDEN,
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.TOO_MANY_REQUESTS,
-    }
-)
 
 
 class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
@@ -48,9 +44,15 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
     Attributes:
         limit_field: Name under which the endpoint takes the limit of a reply. OpenAI's newer
             models refuse the old name, many other servers ignore the new one.
+        tool_choice: Which choices of a tool the model takes.
+        round_trip: How it wants its reasoning back.
+        patience: How long a call is tried.
     """
 
     limit_field: LimitField = Field(default="max_completion_tokens", exclude=True)
+    tool_choice: ToolChoice = Field(default="named", exclude=True)
+    round_trip: RoundTrip = Field(default="none", exclude=True)
+    patience: Patience = Field(default=Patience(max_retries=0, budget_s=0.0), exclude=True)
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
@@ -60,10 +62,27 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
             body["max_tokens"] = body.pop("max_completion_tokens")
         if isinstance(body.get("response_format"), type):
             body["response_format"] = _response_format(body["response_format"])
+        if isinstance(body.get("text_format"), type):
+            wanted = _response_format(body.pop("text_format"))["json_schema"]
+            body["text"] = {**body.get("text", {}), "format": {"type": "json_schema", **wanted}}
+        fit_tool_choice(body, self.tool_choice)
+        if self.round_trip != "none":
+            messages = self._convert_input(input_).to_messages()
+            send_reasoning_back(body, messages, self.round_trip)
         return body
 
-    def _live_reply(self, request: LiveRequest) -> Reply:
+    def _live_reply(self, request: LiveRequest) -> LiveReply:
         body = {name: value for name, value in request.body.items() if name not in _STREAMING}
+        seed = repr(request.messages[-1:]).encode("utf-8", "replace")
+        return persist(lambda: self._try(body), self.patience, seed=seed)
+
+    def _try(self, body: dict[str, Any]) -> Reply:
+        """Make one try.
+
+        Raises:
+            CallFailed: No reply came.
+            MayPass: None came, and another try may bring one.
+        """
         of_responses = "input" in body
         create = (
             self.root_client.responses.with_raw_response.create
@@ -74,34 +93,18 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
         try:
             # The key goes out before anything is read, quoted or cut: half a key is not found.
             raw = blank(create(**body).content.decode("utf-8-sig", "replace"), secret)
+        except openai.OpenAIError as error:
+            raise failure_of(error, secret) from None
+        raise_for_answer(as_mapping(object_or_none(raw)))
+        try:
             return reply_from_response(raw) if of_responses else reply_from_chat_completion(raw)
-        except (openai.OpenAIError, MalformedReply) as error:
-            raise _failure(error, secret) from None
+        except MalformedReply as error:
+            raise malformed(error) from None
 
     def _secret(self) -> str | None:
         key = self.openai_api_key
         secret = key.get_secret_value() if isinstance(key, SecretStr) else None
         return None if secret == NO_KEY else secret
-
-
-class RefusingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """Refuse every request, so that not even a connection kept open from before is used."""
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Refuse a request.
-
-        Raises:
-            ConnectError: Always.
-        """
-        raise httpx2.ConnectError(f"replay: no request to {request.url.host}", request=request)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Refuse a request.
-
-        Raises:
-            ConnectError: Always.
-        """
-        return self.handle_request(request)
 
 
 def build_openai_chat(
@@ -111,6 +114,8 @@ def build_openai_chat(
     base_url: str,
     own_url: str | None,
     transport: Transport,
+    limit_field: LimitField = "max_tokens",
+    responses: bool = False,
 ) -> ReplayingChatOpenAI:
     """Build the model of a spec.
 
@@ -121,14 +126,22 @@ def build_openai_chat(
             from the environment, and the key of a call would name another endpoint.
         own_url: The provider's own endpoint, or None.
         transport: ``refuse`` for replays.
+        limit_field: Name under which the provider takes the limit of a reply.
+        responses: Whether the provider's own endpoint is spoken to in the Responses API.
+
+    Raises:
+        SettingsError: The reasoning effort is no word of the model's.
     """
-    own = base_url == own_url
+    row = capability_of(spec)
+    in_responses = responses and base_url.rstrip("/") == (own_url or "").rstrip("/")
     settings: dict[str, Any] = {
         "model": spec.model,
         "api_key": api_key,
         "base_url": base_url,
         "timeout": spec.timeout_s,
-        "max_retries": spec.max_retries if transport == "open" else 0,
+        # Tried again by `persist`, which keeps a budget and also reads errors in a body.
+        "max_retries": 0,
+        "patience": _patience(spec, transport),
         "provider": spec.provider,
         "endpoint": endpoint_alias(
             spec.provider, spec.base_url, own_url=own_url, alias=spec.endpoint_alias
@@ -136,26 +149,38 @@ def build_openai_chat(
         "structured_method": structured_method(spec),
         "transport": transport,
         "output_version": "v0",
-        "limit_field": "max_completion_tokens" if own else "max_tokens",
-    }
-    if spec.temperature is not None:
-        settings["temperature"] = spec.temperature
-    if spec.max_tokens is not None:
-        settings["max_tokens"] = spec.max_tokens
-    if spec.reasoning_effort is not None:
-        settings["reasoning_effort"] = spec.reasoning_effort
-    if own:
-        settings["store"] = False
-    else:
+        "limit_field": limit_field,
+        "tool_choice": row.tool_choice,
+        "round_trip": row.round_trip if in_responses or not responses else "none",
         # The library would choose the Responses API by the model's name alone.
-        settings["use_responses_api"] = False
-    return ReplayingChatOpenAI(**settings, **_wire(transport))
+        "use_responses_api": in_responses,
+        "store": False if in_responses else None,
+    }
+    return ReplayingChatOpenAI(**settings, **_asked(spec), **_wire(transport))
+
+
+def _patience(spec: ModelSpec, transport: Transport) -> Patience:
+    retries = spec.max_retries if transport == "open" else 0
+    return Patience(max_retries=retries, budget_s=spec.retry_budget_s)
+
+
+def _asked(spec: ModelSpec) -> dict[str, Any]:
+    """Return the settings that become fields of every request: those that the model takes."""
+    extra = {**capability_of(spec).always, **effort_of(spec)}
+    asked = {
+        "temperature": temperature_of(spec),
+        "max_tokens": spec.max_tokens,
+        "reasoning_effort": extra.pop("reasoning_effort", None),
+        # Fields that the client's own methods do not name.
+        "extra_body": extra or None,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _wire(transport: Transport) -> dict[str, Any]:
     """Return the settings of what carries the requests."""
     if transport == "open":
-        return {"http_client": _open_client()}
+        return {"http_client": _open_client(), "http_async_client": _idle_client()}
     return {
         "http_client": httpx2.Client(transport=RefusingTransport()),
         "http_async_client": httpx2.AsyncClient(transport=RefusingTransport()),
@@ -165,7 +190,16 @@ def _wire(transport: Transport) -> dict[str, Any]:
 @functools.cache
 def _open_client() -> httpx2.Client:
     """Return the one client of a process, which keeps the connections of all its models."""
-    return openai.DefaultHttpxClient(event_hooks={"response": [_read_as_utf8]})
+    return openai.DefaultHttpxClient(event_hooks={"response": [_read_as_utf8, end_in_time]})
+
+
+@functools.cache
+def _idle_client() -> httpx2.AsyncClient:
+    """Return what stands where the library wants a second client, which costs it 20 ms a model.
+
+    All calls go through the first; whoever asks past the recording layer opens no connection.
+    """
+    return httpx2.AsyncClient(transport=RefusingTransport())
 
 
 def _read_as_utf8(response: httpx2.Response) -> None:
@@ -177,29 +211,3 @@ def _response_format(response_class: type) -> dict[str, Any]:
     function = convert_to_openai_function(response_class, strict=True)
     function["schema"] = function.pop("parameters")
     return {"type": "json_schema", "json_schema": function}
-
-
-def _failure(error: openai.OpenAIError | MalformedReply, secret: str | None) -> CallFailed:
-    if isinstance(error, openai.APITimeoutError):
-        return CallFailed("transport", "the provider did not answer in time")
-    if isinstance(error, openai.APIConnectionError):
-        cause = f" ({error.__cause__})" if error.__cause__ else ""
-        return CallFailed("transport", f"the provider cannot be reached{cause}")
-    if isinstance(error, openai.APIStatusError):
-        return CallFailed(
-            _kind_of(error), f"the provider answered {error.status_code}: {_said(error, secret)}"
-        )
-    return CallFailed("transport", str(error))
-
-
-def _kind_of(error: openai.APIStatusError) -> FailedKind:
-    if error.code == "content_filter":
-        return "content_filter"
-    answered = 400 <= error.status_code < 500 and error.status_code not in _UNAVAILABLE
-    return "rejected" if answered else "transport"
-
-
-def _said(error: openai.APIStatusError, secret: str | None) -> str:
-    body = error.body
-    said = body.get("message") if isinstance(body, dict) else None
-    return blank(clean(str(said or error.message)), secret)[:500]

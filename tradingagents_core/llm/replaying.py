@@ -5,6 +5,8 @@ LangChain's call styles end in. Each call is keyed by the request body that the 
 builds, looked up in the `ReplyStore` of the cell, and made only on a miss. What the caller gets is
 built from the stored reply in either case.
 
+Where nobody listens to a call, `invoke` leaves out what LangChain does for those who would.
+
 The store is found in `CURRENT_REPLIES`, which the pipeline sets around a cell, or in the model's
 own ``replies`` attribute, which wins. Without a store a model is live and nothing is kept.
 
@@ -17,23 +19,31 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.caches import BaseCache
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    CallbackManager,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, get_buffer_string
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import BaseModel, Field, ValidationError
 
 from tradingagents_core.errors import ModelOutcome, PipelineError, ReplayMiss
 from tradingagents_core.llm import replies as forms
-from tradingagents_core.llm.capabilities import StructuredMethod, Transport
-from tradingagents_core.llm.keys import call_key, key_document
+from tradingagents_core.llm.capabilities import Transport
+from tradingagents_core.llm.capability_table import StructuredMethod
+from tradingagents_core.llm.keys import keyed_request
+from tradingagents_core.llm.reading import blank, clean
 from tradingagents_core.protocols import CURRENT_SITE, ModelCall, Outcome, Reply, ReplyStore, Site
 
 CURRENT_REPLIES: ContextVar[ReplyStore | None] = ContextVar("tradingagents_replies", default=None)
@@ -42,6 +52,11 @@ CURRENT_REPLIES: ContextVar[ReplyStore | None] = ContextVar("tradingagents_repli
 # in the event loop would stop the very call that holds it.
 _MISSES = ThreadPoolExecutor(max_workers=64, thread_name_prefix="model-call")
 
+
+# Arguments that structured output leaves for tracers; LangChain takes them out of each call.
+_FOR_TRACERS = ("ls_structured_output_format", "structured_output_format")
+# Names that LangChain keeps for itself; what it says to them as arguments is its own business.
+_OF_CONFIG = frozenset({"callbacks", "tags", "metadata", "run_name", "run_id"})
 
 FailedKind = Literal["transport", "content_filter", "rejected"]
 
@@ -53,12 +68,14 @@ class CallFailed(Exception):
         kind: ``transport``, or ``content_filter`` where the provider's filter stopped the prompt,
             or ``rejected`` where it answered that it will not take this request.
         message: What happened, in words.
+        retries: How often the transport tried again before it gave up.
     """
 
-    def __init__(self, kind: FailedKind, message: str) -> None:
+    def __init__(self, kind: FailedKind, message: str, *, retries: int = 0) -> None:
         super().__init__(message)
         self.kind: FailedKind = kind
         self.message = message
+        self.retries = retries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +93,34 @@ class LiveRequest:
     stop: list[str] | None
     arguments: dict[str, Any]
     body: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveReply:
+    """Hold what a provider said, and what it took to hear it.
+
+    Attributes:
+        reply: The reply.
+        retries: How often the transport tried again before it came.
+    """
+
+    reply: Reply
+    retries: int = 0
+
+
+class _AsTheyAre:
+    """Be a prompt value of messages that need no conversion."""
+
+    def __init__(self, messages: list[BaseMessage]) -> None:
+        self._messages = messages
+
+    def to_messages(self) -> list[BaseMessage]:
+        """Return the messages."""
+        return list(self._messages)
+
+    def to_string(self) -> str:
+        """Return what a model that knows text alone would be sent."""
+        return get_buffer_string(self._messages)
 
 
 class ReplayingModel(BaseChatModel):
@@ -101,6 +146,40 @@ class ReplayingModel(BaseChatModel):
 
     # ------------------------------------------------------------------ LangChain's four doors
 
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - the base's name
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer a prompt, without LangChain's bookkeeping where nobody would hear of it.
+
+        What callbacks, tracers and their metadata are told costs twice a recorded answer. Where no
+        handler is listening, nor any other part of that path has work to do, it is left out.
+
+        Raises:
+            ModelOutcome: The attempt ended without an answer.
+            ReplayMiss: A strict replay has no recording for it.
+        """
+        if self._is_heard(config) or not _OF_CONFIG.isdisjoint(kwargs):
+            return super().invoke(input, config, stop=stop, **kwargs)
+        messages = self._convert_input(input).to_messages()
+        if not all(isinstance(message.content, str) for message in messages):
+            # Content in parts is brought to one form on the way.
+            return super().invoke(input, config, stop=stop, **kwargs)
+        for name in _FOR_TRACERS:
+            kwargs.pop(name, None)
+        request = self._request(messages, stop, kwargs)
+        return request.message(self._answer(request))
+
+    def _is_heard(self, config: RunnableConfig | None) -> bool:
+        if self.rate_limiter is not None or self.output_version == "v1":
+            return True
+        callbacks = ensure_config(config).get("callbacks")
+        return bool(CallbackManager.configure(callbacks, self.callbacks, self.verbose).handlers)
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -108,8 +187,9 @@ class ReplayingModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        answer = self._answer(self._request(messages, stop, kwargs))
-        return ChatResult(generations=[ChatGeneration(message=answer.message())])
+        request = self._request(messages, stop, kwargs)
+        message = request.message(self._answer(request))
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     async def _agenerate(
         self,
@@ -118,8 +198,9 @@ class ReplayingModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        answer = await self._aanswer(self._request(messages, stop, kwargs))
-        return ChatResult(generations=[ChatGeneration(message=answer.message())])
+        request = self._request(messages, stop, kwargs)
+        message = request.message(await self._aanswer(request))
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(
         self,
@@ -128,8 +209,8 @@ class ReplayingModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        answer = self._answer(self._request(messages, stop, kwargs))
-        yield ChatGenerationChunk(message=answer.chunk())
+        request = self._request(messages, stop, kwargs)
+        yield ChatGenerationChunk(message=request.chunk(self._answer(request)))
 
     async def _astream(
         self,
@@ -138,8 +219,8 @@ class ReplayingModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        answer = await self._aanswer(self._request(messages, stop, kwargs))
-        yield ChatGenerationChunk(message=answer.chunk())
+        request = self._request(messages, stop, kwargs)
+        yield ChatGenerationChunk(message=request.chunk(await self._aanswer(request)))
 
     def answer(self, messages: list[BaseMessage], **arguments: Any) -> AIMessage:
         """Do what ``invoke`` does, and tell nobody: no callback, no tracer.
@@ -151,9 +232,18 @@ class ReplayingModel(BaseChatModel):
             ModelOutcome: The attempt ended without an answer.
             ReplayMiss: A strict replay has no recording for it.
         """
-        return self._answer(self._request(messages, None, arguments)).message()
+        request = self._request(messages, None, arguments)
+        return request.message(self._answer(request))
 
     # ------------------------------------------------------------------------------ one call
+
+    def _convert_input(self, model_input: LanguageModelInput) -> PromptValue:
+        # Messages are messages already: validating them again takes as long as hashing them.
+        if isinstance(model_input, list) and all(
+            isinstance(item, BaseMessage) for item in model_input
+        ):
+            return cast(PromptValue, _AsTheyAre(model_input))
+        return super()._convert_input(model_input)
 
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, arguments: dict[str, Any]
@@ -168,7 +258,7 @@ class ReplayingModel(BaseChatModel):
             raise PipelineError(
                 f"n={body['n']} asks for several replies to one call: use trials instead"
             )
-        document = key_document(
+        keyed = keyed_request(
             body,
             provider=self.provider,
             endpoint=self.endpoint,
@@ -176,27 +266,26 @@ class ReplayingModel(BaseChatModel):
             accept_truncated=store is not None and store.accept_truncated,
         )
         call = ModelCall(
-            key=call_key(document),
-            request=document,
+            key=keyed.key,
+            request=keyed.document,
             provider=self.provider,
             endpoint=self.endpoint,
             model=str(body.get("model", "")),
             site=site,
         )
-        live = LiveRequest(messages=messages, stop=stop, arguments=arguments, body=body)
-        return _Request(store=store, call=call, live=live)
+        return _Request(store, call, messages, stop, arguments, body)
 
-    def _answer(self, request: _Request) -> _Answer:
+    def _answer(self, request: _Request) -> Reply:
         stored = self._stored(request)
-        return _answer_of(request, self._miss(request) if stored is None else stored)
+        return self._miss(request) if stored is None else stored
 
-    async def _aanswer(self, request: _Request) -> _Answer:
+    async def _aanswer(self, request: _Request) -> Reply:
         stored = self._stored(request)
         if stored is None:
             context = contextvars.copy_context()
             loop = asyncio.get_running_loop()
             stored = await loop.run_in_executor(_MISSES, context.run, self._miss, request)
-        return _answer_of(request, stored)
+        return stored
 
     def _stored(self, request: _Request) -> Reply | None:
         """Return a recorded answer, or None for a call that is to be made.
@@ -224,14 +313,17 @@ class ReplayingModel(BaseChatModel):
 
     def _attempt(self, request: _Request) -> Reply:
         """Call the provider once (transport retries apart), judge the reply and record it."""
-        store, call, live = request.store, request.call, request.live
+        store, call, live = request.store, request.call, request.live()
         started = time.perf_counter()
         outcome: Outcome | None
         reply: Reply | None = None
         try:
-            reply = forms.recordable(self._live_reply(live), self._secret())
+            answered = self._live_reply(live)
+            retries = answered.retries
+            reply = forms.recordable(answered.reply, self._secret())
         except CallFailed as failure:
-            message = forms.blank(forms.clean(failure.message), self._secret())
+            retries = failure.retries
+            message = blank(clean(failure.message), self._secret())
             outcome = Outcome(kind=failure.kind, message=message)
         else:
             outcome = forms.outcome_of(
@@ -244,15 +336,17 @@ class ReplayingModel(BaseChatModel):
         if outcome is not None or reply is None:
             outcome = outcome or Outcome(kind="transport", message="no reply")
             if store is not None:
-                store.record_outcome(call, outcome, latency_s=latency_s)
+                store.record_outcome(call, outcome, latency_s=latency_s, retries=retries)
             raise _raised(outcome)
-        return reply if store is None else store.record(call, reply, latency_s=latency_s)
+        if store is None:
+            return reply
+        return store.record(call, reply, latency_s=latency_s, retries=retries)
 
     def _secret(self) -> str | None:
         """Return the credential that no record may hold; a class that has one overrides this."""
         return None
 
-    def _live_reply(self, request: LiveRequest) -> Reply:
+    def _live_reply(self, request: LiveRequest) -> LiveReply:
         """Call the provider through the class beside this one.
 
         A class that can show the provider's own JSON overrides it.
@@ -266,44 +360,66 @@ class ReplayingModel(BaseChatModel):
         message = result.generations[0].message
         if not isinstance(message, AIMessage):
             raise CallFailed("transport", f"the model answered with a {message.type} message")
-        return forms.reply_from_message(message, model=str(request.body.get("model", "")))
+        reply = forms.reply_from_message(message, model=str(request.body.get("model", "")))
+        return LiveReply(reply=reply)
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Request:
-    store: ReplyStore | None
-    call: ModelCall
-    live: LiveRequest
+    """Hold one call, and make of its reply what the caller gets."""
+
+    # Made for every call, so without what a frozen dataclass does on the way.
+    __slots__ = ("_arguments", "_body", "_messages", "_stop", "call", "store")
+
+    def __init__(
+        self,
+        store: ReplyStore | None,
+        call: ModelCall,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        arguments: dict[str, Any],
+        body: dict[str, Any],
+    ) -> None:
+        self.store = store
+        self.call = call
+        self._messages = messages
+        self._stop = stop
+        self._arguments = arguments
+        self._body = body
+
+    def live(self) -> LiveRequest:
+        """Return the call as the provider's class takes it."""
+        return LiveRequest(
+            messages=self._messages,
+            stop=self._stop,
+            arguments=self._arguments,
+            body=self._body,
+        )
+
+    def message(self, reply: Reply) -> AIMessage:
+        """Return a reply as a message."""
+        return forms.message_of(reply, message_id=self._id(), parsed=self._parsed(reply))
+
+    def chunk(self, reply: Reply) -> AIMessageChunk:
+        """Return a reply as the one chunk of a stream."""
+        return forms.chunk_of(reply, message_id=self._id(), parsed=self._parsed(reply))
+
+    def _id(self) -> str:
+        return f"reply-{self.call.key[:32]}"
+
+    def _parsed(self, reply: Reply) -> object | None:
+        response_class = _response_class(self._arguments)
+        if response_class is None or reply.tool_calls:
+            return None
+        return response_class.model_validate_json(reply.text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Answer:
-    reply: Reply
-    message_id: str
-    parsed: object | None
-
-    def message(self) -> AIMessage:
-        return forms.message_of(self.reply, message_id=self.message_id, parsed=self.parsed)
-
-    def chunk(self) -> Any:
-        return forms.chunk_of(self.reply, message_id=self.message_id, parsed=self.parsed)
-
-
-def _answer_of(request: _Request, reply: Reply) -> _Answer:
-    response_class = _response_class(request.live)
-    parsed = None
-    if response_class is not None and not reply.tool_calls:
-        parsed = response_class.model_validate_json(reply.text)
-    return _Answer(reply=reply, message_id=f"reply-{request.call.key[:32]}", parsed=parsed)
-
-
-def _response_class(live: LiveRequest) -> type[BaseModel] | None:
-    bound = live.arguments.get("response_format")
+def _response_class(arguments: Mapping[str, Any]) -> type[BaseModel] | None:
+    bound = arguments.get("response_format")
     return bound if isinstance(bound, type) and issubclass(bound, BaseModel) else None
 
 
 def _class_validators(live: LiveRequest) -> Sequence[forms.Validator]:
-    response_class = _response_class(live)
+    response_class = _response_class(live.arguments)
     if response_class is None:
         return ()
 

@@ -6,18 +6,27 @@ client. So a recorded run and its replay cannot differ in what they hand on.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import orjson
 from langchain_core.messages import AIMessage, AIMessageChunk, InvalidToolCall
 from langchain_core.messages import ToolCall as MessageToolCall
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 
-from tradingagents_core.llm.keys import canonical_json
+from tradingagents_core.llm.reading import (
+    MalformedReply,
+    as_list,
+    as_mapping,
+    as_text,
+    blank,
+    clean,
+    json_object,
+    kept_json,
+    object_or_none,
+    token_count,
+    tool_call,
+    with_ids,
+)
 from tradingagents_core.protocols import Outcome, OutcomeKind, Reply, Site, ToolCall, Usage
 
 Validator = Callable[[Reply], str | None]
@@ -30,21 +39,22 @@ _WHOLE = frozenset(
         "end_turn", "stop_sequence", "tool_use", "eos", "eos_token",
     }
 )  # fmt: skip
-_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-_FILTERED = frozenset({"content_filter", "safety", "prohibited_content"})
+_CUT = frozenset(
+    {
+        "length", "max_tokens", "max_output_tokens", "model_length",
+        "model_context_window_exceeded",
+    }
+)  # fmt: skip
+_FILTERED = frozenset(
+    {
+        "content_filter", "content_filtered", "guardrail_intervened",
+        "safety", "prohibited_content", "recitation", "blocklist", "spii",
+    }
+)  # fmt: skip
 
-# No call has so many tokens: a larger count is a fault of the server, and known to nobody.
-MAX_TOKENS = 10**12
-# Levels of lists and objects in an answer; the protocols need a handful.
-MAX_DEPTH = 100
-# A shorter key protects nothing ("x", "none" and "EMPTY" are what servers without keys are given),
-# and blanking it would change words of replies.
-MIN_SECRET = 6
-BLANKED = "[API key]"
-
-
-class MalformedReply(ValueError):
-    """Report a provider's answer that has not the form of its protocol."""
+# Fields of ``additional_kwargs`` of a message in which `Reply.reasoning` and `Reply.opaque` travel.
+REASONING = "reasoning_content"
+OPAQUE = "reasoning_opaque"
 
 
 # ------------------------------------------------------------------------------ from a provider
@@ -56,7 +66,7 @@ def reply_from_chat_completion(raw: str) -> Reply:
     Raises:
         MalformedReply: Where it is no JSON or has no message.
     """
-    document = _document(raw)
+    document = json_object(raw)
     choices = document.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         raise MalformedReply(f"the answer has no choices: {raw[:200]}")
@@ -64,22 +74,20 @@ def reply_from_chat_completion(raw: str) -> Reply:
     if not isinstance(message, Mapping):
         raise MalformedReply(f"the answer's first choice has no message: {raw[:200]}")
     calls = [
-        _tool_call(call.get("id"), _mapping(call.get("function")))
-        for call in _items(message.get("tool_calls"))
+        tool_call(call.get("id"), as_mapping(call.get("function")))
+        for call in as_list(message.get("tool_calls"))
         if isinstance(call, Mapping)
     ]
-    usage = _mapping(document.get("usage"))
     return Reply(
         text=_text_of(message.get("content")),
-        tool_calls=_with_ids(calls),
-        finish_reason=_said(choices[0].get("finish_reason")),
-        usage=Usage(
-            input_tokens=_count(usage.get("prompt_tokens")),
-            output_tokens=_count(usage.get("completion_tokens")),
-        ),
-        model=_said(document.get("model")),
-        refusal=_said(message.get("refusal")) or None,
+        tool_calls=with_ids(calls),
+        finish_reason=as_text(choices[0].get("finish_reason")),
+        usage=_usage_of(as_mapping(document.get("usage"))),
+        model=as_text(document.get("model")),
+        refusal=as_text(message.get("refusal")) or None,
         raw=clean(raw),
+        reasoning=_thoughts_of(message) or None,
+        opaque=kept_json(message.get("reasoning_details")),
     )
 
 
@@ -89,34 +97,42 @@ def reply_from_response(raw: str) -> Reply:
     Raises:
         MalformedReply: Where it is no JSON or has no output.
     """
-    document = _document(raw)
+    document = json_object(raw)
     output = document.get("output")
     if not isinstance(output, list):
         raise MalformedReply(f"the answer has no output: {raw[:200]}")
     texts: list[str] = []
     refusals: list[str] = []
     calls: list[ToolCall] = []
+    thoughts = [item for item in output if as_mapping(item).get("type") == "reasoning"]
     for item in output:
-        kind = _mapping(item).get("type")
+        kind = as_mapping(item).get("type")
         if kind == "function_call":
-            calls.append(_tool_call(item.get("call_id"), item))
+            calls.append(tool_call(item.get("call_id"), item))
         elif kind == "message":
-            for part in _items(item.get("content")):
-                texts.append(_said(_mapping(part).get("text")))
-                refusals.append(_said(_mapping(part).get("refusal")))
-    cut = _mapping(document.get("incomplete_details")).get("reason")
-    usage = _mapping(document.get("usage"))
+            for part in as_list(item.get("content")):
+                texts.append(as_text(as_mapping(part).get("text")))
+                refusals.append(as_text(as_mapping(part).get("refusal")))
+    cut = as_mapping(document.get("incomplete_details")).get("reason")
+    usage = as_mapping(document.get("usage"))
     return Reply(
         text="".join(texts),
-        tool_calls=_with_ids(calls),
-        finish_reason=_said(cut or document.get("status")),
+        tool_calls=with_ids(calls),
+        finish_reason=as_text(cut or document.get("status")),
         usage=Usage(
-            input_tokens=_count(usage.get("input_tokens")),
-            output_tokens=_count(usage.get("output_tokens")),
+            input_tokens=token_count(usage.get("input_tokens")),
+            output_tokens=token_count(usage.get("output_tokens")),
+            cached_tokens=token_count(
+                as_mapping(usage.get("input_tokens_details")).get("cached_tokens")
+            ),
         ),
-        model=_said(document.get("model")),
+        model=as_text(document.get("model")),
         refusal="".join(refusals) or None,
         raw=clean(raw),
+        reasoning=_paragraphs(
+            part for item in thoughts for part in (*as_list(item.get("summary")), *_content(item))
+        ),
+        opaque=kept_json(thoughts),
     )
 
 
@@ -125,25 +141,28 @@ def reply_from_message(message: AIMessage, *, model: str) -> Reply:
     usage = message.usage_metadata
     metadata = message.response_metadata
     calls = [
-        _tool_call(call["id"], {"name": call["name"], "arguments": call["args"]})
+        tool_call(call["id"], {"name": call["name"], "arguments": call["args"]})
         for call in message.tool_calls
     ]
     broken = [
-        _tool_call(call["id"], {"name": call["name"], "arguments": call["args"]})
+        tool_call(call["id"], {"name": call["name"], "arguments": call["args"]})
         for call in message.invalid_tool_calls
     ]
     refusal = message.additional_kwargs.get("refusal")
     default = "tool_calls" if calls or broken else "stop"
     return Reply(
         text=clean(str(message.text)),
-        tool_calls=_with_ids([*calls, *broken]),
-        finish_reason=_said(metadata.get("finish_reason")) or default,
+        tool_calls=with_ids([*calls, *broken]),
+        finish_reason=as_text(metadata.get("finish_reason")) or default,
         usage=Usage(
-            input_tokens=_count(usage["input_tokens"]) if usage else None,
-            output_tokens=_count(usage["output_tokens"]) if usage else None,
+            input_tokens=token_count(usage["input_tokens"]) if usage else None,
+            output_tokens=token_count(usage["output_tokens"]) if usage else None,
+            cached_tokens=_cache_read(usage),
         ),
-        model=_said(metadata.get("model_name")) or model,
-        refusal=_said(refusal) or None,
+        model=as_text(metadata.get("model_name")) or model,
+        refusal=as_text(refusal) or None,
+        reasoning=as_text(message.additional_kwargs.get(REASONING)) or None,
+        opaque=as_text(message.additional_kwargs.get(OPAQUE)) or None,
     )
 
 
@@ -204,14 +223,16 @@ def message_of(reply: Reply, *, message_id: str | None, parsed: object | None = 
         parsed: Parsed structured value where a response class was bound.
     """
     calls, broken = _calls_of(reply)
-    return AIMessage(
+    # Every field is of its own type already, and none is in an old form that would be read anew:
+    # validation would find nothing, and costs as much as a look into the store.
+    return AIMessage.model_construct(
         content=reply.text,
         id=message_id,
         tool_calls=calls,
         invalid_tool_calls=broken,
         usage_metadata=_usage_metadata(reply.usage),
         response_metadata={"finish_reason": reply.finish_reason, "model_name": reply.model},
-        additional_kwargs={} if parsed is None else {"parsed": parsed},
+        additional_kwargs=_extras(reply, parsed),
     )
 
 
@@ -229,18 +250,27 @@ def chunk_of(
         invalid_tool_calls=broken,
         usage_metadata=_usage_metadata(reply.usage),
         response_metadata={"finish_reason": reply.finish_reason, "model_name": reply.model},
-        additional_kwargs={} if parsed is None else {"parsed": parsed},
+        additional_kwargs=_extras(reply, parsed),
         chunk_position="last",
     )
+
+
+def _extras(reply: Reply, parsed: object | None) -> dict[str, Any]:
+    extras: dict[str, Any] = {} if parsed is None else {"parsed": parsed}
+    if reply.reasoning is not None:
+        extras[REASONING] = reply.reasoning
+    if reply.opaque is not None:
+        extras[OPAQUE] = reply.opaque
+    return extras
 
 
 def _calls_of(reply: Reply) -> tuple[list[MessageToolCall], list[InvalidToolCall]]:
     calls: list[MessageToolCall] = []
     broken: list[InvalidToolCall] = []
     for call in reply.tool_calls:
-        args = _object_or_none(call.args)
+        args = object_or_none(call.args)
         if args is not None:
-            calls.append(MessageToolCall(type="tool_call", id=call.id, name=call.name, args=args))
+            calls.append(MessageToolCall(name=call.name, args=args, id=call.id, type="tool_call"))
             continue
         broken.append(
             InvalidToolCall(
@@ -274,153 +304,79 @@ def recordable(reply: Reply, secret: str | None) -> Reply:
         ),
         finish_reason=fit(reply.finish_reason),
         usage=Usage(
-            input_tokens=_count(reply.usage.input_tokens),
-            output_tokens=_count(reply.usage.output_tokens),
+            input_tokens=token_count(reply.usage.input_tokens),
+            output_tokens=token_count(reply.usage.output_tokens),
+            cached_tokens=token_count(reply.usage.cached_tokens),
         ),
         model=fit(reply.model),
         refusal=None if reply.refusal is None else fit(reply.refusal),
         raw=fit(reply.raw),
+        reasoning=None if reply.reasoning is None else fit(reply.reasoning),
+        opaque=None if reply.opaque is None else fit(reply.opaque),
     )
-
-
-def blank(text: str, secret: str | None) -> str:
-    r"""Return a text with a secret blanked out, however JSON spells it.
-
-    Backslashes before a character and ``\u`` escapes count as the character, at any depth of JSON
-    inside JSON, so that the text of an answer can be blanked before it is read.
-    """
-    if not secret or len(secret) < MIN_SECRET:
-        return text
-    return re.sub(_spellings(secret), BLANKED, text)
-
-
-def clean(text: str) -> str:
-    """Return valid Unicode: half a surrogate pair, which JSON can spell, becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _spellings(secret: str) -> str:
-    """Return the pattern of all spellings of a secret."""
-    # A match starts at the first of several backslashes and never gives one back, so that a text
-    # of nothing else is read once.
-    pattern = [r"(?<!\\)"]
-    for run in re.findall(r"\\+|[^\\]", secret):
-        if run[0] != "\\":
-            pattern.append(rf"\\*+(?:{re.escape(run)}|(?<=\\){_escape(run)})")
-        else:
-            count = len(run)
-            # Escaping doubles backslashes. One that is left over belongs to what follows.
-            written = "|".join(rf"\\{{{count * times}}}" for times in (4, 2, 1))
-            pattern.append(rf"(?:(?:\\++{_escape(run[0])}){{{count}}}|{written})")
-    return "".join(pattern)
-
-
-def _escape(char: str) -> str:
-    """Return the pattern of a character's hexadecimal escape, without its backslash."""
-    units = char.encode("utf-16-be", "surrogatepass")
-    words = [units[at : at + 2].hex() for at in range(0, len(units), 2)]
-    return r"\\++".join(f"u(?i:{word})" for word in words)
 
 
 # ------------------------------------------------------------------------------------------ parts
 
 
-def _document(raw: str) -> Mapping[str, Any]:
-    try:
-        # The standard parser takes half a surrogate pair, as some servers send it; orjson refuses.
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise MalformedReply(f"the answer is no JSON ({error}): {raw[:200]}") from error
-    if _is_deep(document):
-        raise MalformedReply(f"the answer is nested deeper than {MAX_DEPTH} levels: {raw[:200]}")
-    if not isinstance(document, dict):
-        raise MalformedReply(f"the answer is no JSON object: {raw[:200]}")
-    if document.get("error"):
-        raise MalformedReply(f"the answer reports an error: {_said(document['error'])[:500]}")
-    return document
-
-
-def _is_deep(document: object) -> bool:
-    """Say whether writing a value could exceed the depth that some JSON writer takes."""
-    level = [document]
-    for _ in range(MAX_DEPTH):
-        level = [item for value in level for item in _members(value)]
-        if not level:
-            return False
-    return True
-
-
-def _members(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
-def _said(value: object) -> str:
-    """Return what a field says: its text, nothing for none, and JSON for another type."""
-    if isinstance(value, str):
-        return clean(value)
-    return "" if value is None else clean(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _items(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _text_of(content: object) -> str:
     if isinstance(content, list):
-        return "".join(_said(_mapping(part).get("text")) for part in content)
-    return _said(content)
+        return "".join(as_text(as_mapping(part).get("text")) for part in content)
+    return as_text(content)
 
 
-def _tool_call(call_id: object, function: Mapping[str, Any]) -> ToolCall:
-    arguments = function.get("arguments")
-    # Some servers send an object where the protocol has its text, or nothing at all.
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, default=str)
-    args = _object_or_none(text or "{}")
-    return ToolCall(
-        id=_said(call_id),
-        name=_said(function.get("name")),
-        args=clean(text) if args is None else canonical_json(args),
+def _content(item: Mapping[str, Any]) -> Sequence[Any]:
+    return as_list(item.get("content"))
+
+
+def _usage_of(usage: Mapping[str, Any]) -> Usage:
+    """Return the tokens that a chat completion counts."""
+    asked = token_count(usage.get("prompt_tokens"))
+    answered = token_count(usage.get("completion_tokens"))
+    details = as_mapping(usage.get("completion_tokens_details"))
+    thought = token_count(details.get("reasoning_tokens"))
+    if asked is not None and answered is not None and thought is not None:
+        # xAI counts thoughts apart from the reply, and charges for them as for the reply.
+        apart = token_count(usage.get("total_tokens")) == asked + answered + thought
+        answered += thought if apart else 0
+    # OpenAI's place for it, DeepSeek's and Moonshot's.
+    places = (
+        as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"),
+        usage.get("prompt_cache_hit_tokens"),
+        usage.get("cached_tokens"),
     )
+    cached = next((place for place in places if place is not None), None)
+    return Usage(input_tokens=asked, output_tokens=answered, cached_tokens=token_count(cached))
 
 
-def _with_ids(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Give an id to calls whose server sent none, or the same one twice in a message."""
-    used: set[str] = set()
-    named: list[ToolCall] = []
-    for index, call in enumerate(calls):
-        call_id = call.id if call.id and call.id not in used else f"call_{index}_{call.id}"
-        used.add(call_id)
-        named.append(replace(call, id=call_id))
-    return tuple(named)
+def _thoughts_of(message: Mapping[str, Any]) -> str:
+    """Return what a model says that it thought, in the field that its server has for it."""
+    for name in ("reasoning_content", "reasoning"):
+        if message.get(name):
+            return as_text(message[name])
+    parts = [part for part in _content(message) if as_mapping(part).get("type") == "thinking"]
+    said = "".join(_text_of(part.get("thinking")) for part in parts)
+    return said or _paragraphs(as_list(message.get("reasoning_details"))) or ""
 
 
-def _object_or_none(text: str) -> dict[str, Any] | None:
-    """Return the JSON object of a text that can also be written again, else None."""
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) and not _is_deep(value) else None
+def _paragraphs(parts: Iterable[object]) -> str | None:
+    texts = [as_text(as_mapping(part).get("text")) for part in parts]
+    return "\n\n".join(text for text in texts if text) or None
 
 
-def _count(value: object) -> int | None:
-    sound = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
-    return value if sound and isinstance(value, int) else None
+def _cache_read(usage: UsageMetadata | None) -> int | None:
+    details = usage.get("input_token_details") if usage else None
+    return token_count(details.get("cache_read")) if details else None
 
 
 def _usage_metadata(usage: Usage) -> UsageMetadata | None:
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
-    return UsageMetadata(
+    metadata = UsageMetadata(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
     )
+    if usage.cached_tokens is not None:
+        metadata["input_token_details"] = InputTokenDetails(cache_read=usage.cached_tokens)
+    return metadata

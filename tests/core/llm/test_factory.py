@@ -5,13 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tradingagents_core.errors import SettingsError
-from tradingagents_core.llm.capabilities import structured_method, structured_method_of
+from tradingagents_core.llm.capabilities import (
+    check_knobs,
+    structured_method,
+    structured_method_of,
+)
 from tradingagents_core.llm.doubles import ScriptedChatModel
-from tradingagents_core.llm.factory import PROVIDERS, create_model
+from tradingagents_core.llm.factory import create_model
+from tradingagents_core.llm.providers import PROVIDERS
 from tradingagents_core.settings import ModelSpec
 
 URL = "http://127.0.0.1:9/v1"
@@ -30,7 +36,9 @@ def test_the_rulebook_needs_no_client_library() -> None:
 
 
 def test_an_unknown_provider_names_the_known_ones() -> None:
-    with pytest.raises(SettingsError, match="rulebook, openai, openai_compatible"):
+    with pytest.raises(
+        SettingsError, match="rulebook, scripted, openai, openai_compatible, ollama"
+    ):
         create_model(ModelSpec(provider="opanai"), api_key=None)
 
 
@@ -94,10 +102,12 @@ def test_openais_own_answers_are_not_kept_there() -> None:
 
 def test_the_limit_has_the_name_that_the_endpoint_knows() -> None:
     own = create_model(ModelSpec(provider="openai", model="o3", max_tokens=9), api_key="k")
+    new = create_model(ModelSpec(provider="groq", model="m", max_tokens=9), api_key="k")
     foreign = create_model(
         ModelSpec(provider="openai_compatible", model="m", base_url=URL, max_tokens=9), api_key=None
     )
-    assert own._get_request_payload("hi")["max_completion_tokens"] == 9
+    assert own._get_request_payload("hi")["max_output_tokens"] == 9
+    assert new._get_request_payload("hi")["max_completion_tokens"] == 9
     body = foreign._get_request_payload("hi")
     assert body["max_tokens"] == 9
     assert "max_completion_tokens" not in body
@@ -108,24 +118,45 @@ def test_a_reasoning_effort_is_sent_in_the_provider_s_own_word(provider: str) ->
     url = URL if provider == "openai_compatible" else None
     spec = ModelSpec(provider=provider, model="m-1", base_url=url, reasoning_effort="high")
     body = create_model(spec, api_key="k")._get_request_payload("hi")
-    assert body["reasoning_effort"] == "high"
+    said = body["reasoning"] if provider == "openai" else {"effort": body["reasoning_effort"]}
+    assert said == {"effort": "high"}
     unset = create_model(replace(spec, reasoning_effort=None), api_key="k")
-    assert "reasoning_effort" not in unset._get_request_payload("hi")
+    assert not {"reasoning", "reasoning_effort"} & set(unset._get_request_payload("hi"))
+
+
+def test_an_effort_that_a_model_does_not_know_is_refused() -> None:
+    spec = ModelSpec(provider="openai", model="o3", reasoning_effort="hihg")
+    with pytest.raises(
+        SettingsError, match="'hihg' is no word of 'o3' of provider 'openai': write"
+    ):
+        create_model(spec, api_key="k")
+
+
+def test_knobs_reach_only_the_models_that_take_them() -> None:
+    knobs = {"temperature": 0.0, "reasoning_effort": "high"}
+    plain = create_model(ModelSpec(provider="openai", model="gpt-4o", **knobs), api_key="k")
+    thinking = create_model(ModelSpec(provider="openai", model="o3", **knobs), api_key="k")
+    assert plain._get_request_payload("hi")["temperature"] == 0.0
+    assert "reasoning" not in plain._get_request_payload("hi")
+    assert "temperature" not in thinking._get_request_payload("hi")
+    assert thinking._get_request_payload("hi")["reasoning"] == {"effort": "high"}
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("knob", "models", "said"),
     [
-        (ModelSpec(reasoning_effort="high"), "'rulebook' has no reasoning effort to set: leave"),
-        (
-            ModelSpec(provider="openai", model="o3", reasoning_effort="hihg"),
-            "reasoning_effort 'hihg' is no word of provider 'openai': write one of none, minimal,",
-        ),
+        ({"temperature": 0.0}, ("o3", "gpt-5.4"), "takes no temperature: leave temperature out"),
+        ({"reasoning_effort": "high"}, ("gpt-4o", "gpt-4.1"), "no reasoning effort to set: leave"),
     ],
 )
-def test_an_effort_that_a_provider_does_not_know_is_refused(spec: ModelSpec, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        create_model(spec, api_key="k")
+def test_a_knob_that_no_model_of_a_run_has_is_refused(
+    knob: dict[str, Any], models: tuple[str, str], said: str
+) -> None:
+    specs = [ModelSpec(provider="openai", model=model, **knob) for model in models]
+    with pytest.raises(SettingsError, match=said):
+        check_knobs(*specs)
+    check_knobs(specs[0], replace(specs[1], model="m-unknown"))
+    check_knobs(*(replace(spec, temperature=None, reasoning_effort=None) for spec in specs))
 
 
 def test_unset_sampling_is_not_sent() -> None:
@@ -134,7 +165,10 @@ def test_unset_sampling_is_not_sent() -> None:
     assert set(body) == {"model", "stream", "messages"}
 
 
-def test_every_provider_row_says_where_its_key_is_and_builds_a_replaying_model() -> None:
+def test_every_provider_row_says_where_its_key_is_and_builds_a_replaying_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
     for name, provider in PROVIDERS.items():
         assert provider.name == name
         assert provider.key_variable or not provider.key_required

@@ -207,6 +207,72 @@ def test_ids_of_response_items_are_ordinals_too() -> None:
     assert "fc_1" not in keyed("call_1", "fc_1")
 
 
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        lambda one: (
+            {"type": "tool_use", "id": one, "name": "f", "input": {}},
+            {"type": "tool_result", "tool_use_id": one, "content": "42"},
+        ),
+        lambda one: (
+            {"toolUse": {"toolUseId": one, "name": "f", "input": {}}},
+            {"toolResult": {"toolUseId": one, "content": [{"text": "42"}]}},
+        ),
+    ],
+    ids=["anthropic", "bedrock"],
+)
+def test_ids_in_blocks_of_content_are_ordinals_too(blocks) -> None:
+    def keyed(first: str, second: str, *, told: str) -> str:
+        use, result = blocks(first), blocks(second)
+        answered = {first: use, second: result}[told][1]
+        messages = [
+            {"role": "assistant", "content": [{"type": "text", "text": "a"}, use[0], result[0]]},
+            {"role": "user", "content": [answered]},
+        ]
+        return key_document(
+            {"model": "m", "messages": messages}, provider="p", endpoint="e", site=Site()
+        )
+
+    assert keyed("toolu_1", "toolu_2", told="toolu_1") == keyed("x", "y", told="x")
+    assert "toolu_1" not in keyed("toolu_1", "toolu_2", told="toolu_1")
+    assert keyed("x", "y", told="x") != keyed("x", "y", told="y"), "which call is answered counts"
+
+
+def test_an_id_in_another_block_of_content_stays_in_the_key() -> None:
+    def keyed(name: str) -> str:
+        block = {"type": "document", "id": name}
+        body = {"model": "m", "messages": [{"role": "user", "content": [block]}]}
+        return key_document(body, provider="p", endpoint="e", site=Site())
+
+    assert keyed("a") != keyed("b")
+
+
+def test_a_message_item_may_say_its_type_or_not() -> None:
+    def keyed(**more: str) -> str:
+        body = {"model": "m", "input": [{"role": "user", "content": "hi", **more}]}
+        return key_document(body, provider="p", endpoint="e", site=Site())
+
+    assert keyed(type="message") == keyed()
+    assert keyed(type="another") != keyed()
+
+
+def test_token_ids_are_texts_in_a_key_as_they_are_on_the_wire() -> None:
+    def keyed(bias: dict[object, int]) -> str:
+        body = {"model": "m", "messages": [], "logit_bias": bias}
+        return key_document(body, provider="p", endpoint="e", site=Site())
+
+    assert keyed({50256: -100}) == keyed({"50256": -100})
+
+
+def test_the_word_null_hides_no_number_that_is_none() -> None:
+    tools = [{"function": {"parameters": {"type": ["string", "null"], "maximum": math.nan}}}]
+    body = {"messages": [{"role": "user", "content": 'null "null", [null'}], "tools": tools}
+    with pytest.raises(PipelineError, match="is no JSON number"):
+        key_document(body, provider="p", endpoint="e", site=Site())
+    tools[0]["function"]["parameters"]["maximum"] = None
+    assert key_document(body, provider="p", endpoint="e", site=Site())
+
+
 def test_a_conversation_that_the_provider_keeps_is_refused() -> None:
     with pytest.raises(SettingsError, match="previous_response_id"):
         key_document({"previous_response_id": "resp_1"}, provider="p", endpoint="e", site=Site())

@@ -150,12 +150,19 @@ RESPONSE = {
 }
 
 
-def test_the_providers_own_endpoint_may_use_the_responses_api_without_memory_there() -> None:
+def test_the_provider_s_own_endpoint_is_spoken_to_in_the_responses_api_without_memory_there() -> (
+    None
+):
     store = MemoryReplies()
     with OpenAIServer(wire.Act(body=RESPONSE)) as server:
         spec = ModelSpec(provider="openai", model="gpt-5-pro", max_tokens=9, max_retries=0)
         model = build_openai_chat(
-            spec, api_key=SECRET, base_url=server.url, own_url=server.url, transport="open"
+            spec,
+            api_key=SECRET,
+            base_url=server.url,
+            own_url=server.url,
+            transport="open",
+            responses=True,
         )
         model.replies = store
         turn = model.bind_tools([TOOL]).invoke("hi")

@@ -24,7 +24,12 @@ from tradingagents_core.llm.doubles import (
     text_reply,
     tool_reply,
 )
-from tradingagents_core.llm.replaying import CURRENT_REPLIES
+from tradingagents_core.llm.replaying import (
+    CURRENT_REPLIES,
+    CallFailed,
+    LiveReply,
+    LiveRequest,
+)
 from tradingagents_core.protocols import CURRENT_SITE, Reply, Site
 
 
@@ -218,3 +223,64 @@ def test_a_scripted_model_takes_functions_errors_and_bound_tools() -> None:
     with pytest.raises(TimeoutError):
         ScriptedChatModel(script=[TimeoutError()]).invoke("hi")
     assert ScriptedChatModel(script=[Reply(text="x")]).invoke("hi").content == "x"
+
+
+# --------------------------------------------------------------------------- retries and reasoning
+
+
+class Tired(ReplayingScriptedModel):
+    """Answer after a few tries of the transport."""
+
+    def _live_reply(self, request: LiveRequest) -> LiveReply:
+        line = self._next_line(request.messages, request.arguments)
+        if isinstance(line, BaseException):
+            raise CallFailed("transport", "gone", retries=3)
+        return LiveReply(reply=text_reply(str(line)), retries=2)
+
+
+def test_the_store_is_told_how_often_the_transport_tried_again() -> None:
+    store = MemoryReplies()
+    model = Tired(script=["one", TimeoutError()], replies=store)
+    model.invoke("hi")
+    with pytest.raises(ModelOutcome, match="gone"):
+        model.invoke("ho")
+    assert store.retries == [2, 3]
+
+
+def test_reasoning_is_recorded_and_given_back_with_every_hit() -> None:
+    thought = Reply(text="Buy.", reasoning="Cheap.", opaque='[{"signature":"s"}]')
+    store = MemoryReplies()
+    model = ReplayingScriptedModel(script=[thought], replies=store)
+    first, hit = model.invoke("hi"), model.invoke("hi")
+    assert first.additional_kwargs == hit.additional_kwargs
+    assert hit.additional_kwargs == {
+        "reasoning_content": "Cheap.",
+        "reasoning_opaque": '[{"signature":"s"}]',
+    }
+    assert list(store.answers.values()) == [thought]
+
+
+# ------------------------------------------------------------------- the short way through invoke
+
+
+@pytest.mark.parametrize("name", ["metadata", "tags", "run_name"])
+def test_what_langchain_keeps_for_itself_is_no_argument_of_a_call(name: str) -> None:
+    model = ReplayingScriptedModel(script=["one"], replies=MemoryReplies())
+    with pytest.raises(TypeError, match=name):
+        model.invoke("hi", **{name: None})
+
+
+def test_the_short_way_refuses_what_the_long_one_refuses() -> None:
+    model = ReplayingScriptedModel(script=["one"], replies=MemoryReplies())
+    with pytest.raises(ValueError, match="Invalid input type"):
+        model.invoke(7)
+
+
+def test_messages_that_are_handed_over_are_not_held_on_to() -> None:
+    store = MemoryReplies()
+    model = ReplayingScriptedModel(script=["one", "two"], replies=store)
+    asked: list[BaseMessage] = [HumanMessage("hi")]
+    model.invoke(asked)
+    asked.append(HumanMessage("more"))
+    assert len(model.calls[0].messages) == 1
+    assert model.invoke(asked).content == "two"

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -14,10 +14,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 
 from tests.support import openai_server as wire
 from tradingagents_core.llm.keys import canonical_json
+from tradingagents_core.llm.reading import MAX_TOKENS, MalformedReply, blank
 from tradingagents_core.llm.replies import (
-    MAX_TOKENS,
-    MalformedReply,
-    blank,
     chunk_of,
     message_of,
     outcome_of,
@@ -173,6 +171,86 @@ def test_an_incomplete_answer_of_the_responses_api_is_cut() -> None:
     cut = response(status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     assert judged(reply_from_response(cut)) == "length"
     assert judged(reply_from_response(response(status="failed"))) == "transport"
+
+
+REASONED = [
+    ({"reasoning_content": "Cheap."}, "Cheap.", None),
+    ({"reasoning": "Cheap."}, "Cheap.", None),
+    ({"reasoning_content": "", "reasoning": "Cheap."}, "Cheap.", None),
+    (
+        {
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "Cheap.", "b": 1, "a": "\ud83d"}
+            ]
+        },
+        "Cheap.",
+        '[{"a":"\ufffd","b":1,"text":"Cheap.","type":"reasoning.text"}]',
+    ),
+    (
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "Cheap."}]},
+                {"type": "text", "text": "Buy."},
+            ]
+        },
+        "Cheap.",
+        None,
+    ),
+    ({"reasoning_content": None, "reasoning_details": []}, None, None),
+]
+
+
+@pytest.mark.parametrize(("fields", "reasoning", "opaque"), REASONED)
+def test_reasoning_is_read_from_the_field_that_a_server_has_for_it(
+    fields: dict[str, Any], reasoning: str | None, opaque: str | None
+) -> None:
+    message = {"role": "assistant", "content": "Buy.", **fields}
+    raw = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
+    reply = reply_from_chat_completion(raw)
+    assert (reply.text, reply.reasoning, reply.opaque) == ("Buy.", reasoning, opaque)
+
+
+def test_reasoning_items_of_the_responses_api_are_kept_as_words_and_as_they_came() -> None:
+    item = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "Cheap."}, {"text": "So buy."}],
+        "encrypted_content": "gAAA",
+    }
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Buy."}]}
+    reply = reply_from_response(json.dumps({"status": "completed", "output": [item, said]}))
+    assert reply.text == "Buy."
+    assert reply.reasoning == "Cheap.\n\nSo buy."
+    assert reply.opaque == canonical_json([item])
+
+
+def test_reasoning_survives_a_message_and_a_chunk() -> None:
+    reply = Reply(text="Buy.", reasoning="Cheap.", opaque="[1]")
+    message = message_of(reply, message_id="m")
+    assert reply_from_message(message, model="") == replace(reply, usage=Usage())
+    assert chunk_of(reply, message_id="m").additional_kwargs == message.additional_kwargs
+
+
+def test_a_message_is_what_its_own_class_would_have_made_of_it() -> None:
+    broken = ToolCall(id="b", name="f", args="{broken")
+    good = ToolCall(id="a", name="f", args='{"x":1}')
+    reply = Reply(
+        text="Buy.",
+        tool_calls=(good, broken),
+        finish_reason="tool_calls",
+        usage=Usage(input_tokens=1, output_tokens=2, cached_tokens=1),
+        model="m",
+        reasoning="Cheap.",
+    )
+    message = message_of(reply, message_id="m", parsed=3)
+    fields = ("content", "id", "tool_calls", "invalid_tool_calls", "usage_metadata",
+              "response_metadata", "additional_kwargs")  # fmt: skip
+    validated = AIMessage(**{name: getattr(message, name) for name in fields})
+    assert message == validated
+    assert message.model_dump() == validated.model_dump()
+    assert message.model_fields_set == validated.model_fields_set
+    assert repr(message) == repr(validated)
+    assert AIMessage.model_validate(message.model_dump()) == message
 
 
 def test_a_message_of_another_chat_model_is_read_and_built_again_the_same() -> None:

@@ -195,4 +195,4 @@ def test_the_request_body_holds_everything_that_decides_the_answer() -> None:
 
 def test_a_stop_word_ends_the_text() -> None:
     reply = MODEL.invoke(prompt("Bull Researcher", market()), stop=["Tally:"])
-    assert str(reply.content).endswith("(+1)\n")
+    assert str(reply.content).endswith("(+1)\n\n")
