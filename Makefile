@@ -15,11 +15,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := check
 .DELETE_ON_ERROR:
 .PHONY: help check demo test cov bench style lint types contracts fix lock install local-model \
-	record-demo
+	record-demo key-stability
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort \
-		| while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+		| while IFS='|' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo '  PYTHON=python3.12 picks the interpreter, JOBS=1 the number of test processes;'
 	@echo '  demo, test, cov and bench hand ARGS="..." on.'
@@ -63,6 +63,9 @@ lock: $(INSTALLED) ## Pin every dependency anew (needs a package index; UPGRADE=
 install: $(INSTALLED) ## Set up .venv and nothing else
 
 local-model: $(MODEL_INSTALLED) ## Set up a real language model of 135 million parameters (220 MB)
+
+key-stability: $(INSTALLED) ## Derive known keys under two versions of the client (needs a package index)
+	@$(BIN)/python scripts/key_stability.py
 
 record-demo: $(INSTALLED) $(MODEL_INSTALLED) ## Record the real-model demo anew (half an hour)
 	@$(BIN)/python scripts/record_real_model.py --model-python $(MODEL_VENV)/bin/python $(ARGS)

@@ -39,7 +39,7 @@ def run() -> Outcome:
     from tradingagents_core.graph import floor_graph
 
     with tempfile.TemporaryDirectory() as folder:
-        setting = _set_up(Path(folder))
+        setting = set_up(Path(folder))
         recorded = [decide_cell(setting.recording, task) for task in setting.tasks]
         floors = [floor_graph(cell.steps) for cell in recorded]
         replayed: list[CellRecord] = []
@@ -77,7 +77,8 @@ def run() -> Outcome:
     )
 
 
-def _set_up(folder: Path) -> Setting:
+def set_up(folder: Path) -> Setting:
+    """Return a bench that records and one that replays, and four cells to decide."""
     from backtester.calendar import calendar_of
     from backtester.cell import BenchSpec, CellTask, Workbench
     from backtester.config import RunConfig

@@ -87,7 +87,12 @@ class Benchmark:
 
 
 def time_sides(
-    sides: Mapping[str, Callable[[], object]], *, repeats: int, units: int = 1, warm_up: int = 1
+    sides: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int,
+    units: int = 1,
+    warm_up: int = 1,
+    passes: int = 1,
 ) -> tuple[Timing, ...]:
     """Time several callables in turn, so that a slow spell of the machine hits all of them.
 
@@ -96,22 +101,25 @@ def time_sides(
         repeats: Rounds that count.
         units: How many of the thing one call does; seconds are given for one of them.
         warm_up: Rounds before them that do not.
+        passes: How often a side is timed in its turn, each time by itself. What takes microseconds
+            would else be timed with caches that the other sides, or a collection, have emptied.
     """
     seconds: dict[str, list[float]] = {label: [] for label in sides}
     for turn in range(warm_up + repeats):
         for label, side in sides.items():
             gc.collect()
-            started = time.perf_counter()
-            side()
-            if turn >= warm_up:
-                seconds[label].append((time.perf_counter() - started) / units)
+            for _ in range(passes):
+                started = time.perf_counter()
+                side()
+                if turn >= warm_up:
+                    seconds[label].append((time.perf_counter() - started) / units)
     return tuple(
         Timing(
             label=label,
             median=statistics.median(taken),
             low=min(taken),
             high=max(taken),
-            repeats=repeats,
+            repeats=repeats * passes,
         )
         for label, taken in seconds.items()
     )

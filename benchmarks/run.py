@@ -16,9 +16,10 @@ from pathlib import Path
 from benchmarks.floor import FLOOR
 from benchmarks.indicators import INDICATORS
 from benchmarks.measure import Benchmark, Finding, Outcome, Timing, machine
+from benchmarks.replies import REPLIES
 from benchmarks.startup import STARTUP
 
-BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS)
+BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS, REPLIES)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,10 +17,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from backtester.cache import CellReplies, Price, ReplyCache, outcome_hash, reply_hash
+from backtester.cache import CellReplies, ReplyCache, outcome_hash, reply_hash
 from backtester.errors import DataError
 from backtester.network import blocked_attempts, network_blocked
+from backtester.purse import Purse
 from backtester.records import OutcomeRecord
+from backtester.tariff import Price, Tariff
 from tests.support import openai_server as wire
 from tests.support.answers import make_answer, make_call
 from tests.support.openai_server import OpenAIServer
@@ -493,7 +495,7 @@ def test_a_paid_call_costs_its_tokens_and_a_hit_saves_them(cache: ReplyCache) ->
     # 100 tokens at 2 $ and 20 tokens at 10 $ a million: 0.0002 + 0.0002
     prices = {"openai_compatible:small-1": Price(input_per_million=2.0, output_per_million=10.0)}
     reply = make_answer().reply
-    store = replies_of(cache, prices=prices)
+    store = replies_of(cache, purse=Purse(tariff=Tariff(prices=prices)))
     store.record(make_call(), reply, latency_s=1.5)
     store.look_up(make_call())
     paid, hit = store.calls
@@ -514,7 +516,7 @@ def test_an_unknown_price_or_usage_is_no_number_for_a_call_and_zero_for_a_hit(
     unpriced.look_up(make_call())
     assert [call.cost_usd for call in unpriced.calls] == [None, 0.0]
     assert [call.saved_usd for call in unpriced.calls] == [0.0, None]
-    uncounted = replies_of(cache, "off", prices=prices)
+    uncounted = replies_of(cache, "off", purse=Purse(tariff=Tariff(prices=prices)))
     uncounted.record(make_call(), Reply(text="x"), latency_s=0.0)
     assert uncounted.calls[0].cost_usd is None
 
@@ -523,7 +525,7 @@ def test_a_rejected_reply_was_paid_for_and_one_that_never_came_is_unknown(
     cache: ReplyCache,
 ) -> None:
     prices = {"openai_compatible:small-1": Price(input_per_million=2.0, output_per_million=10.0)}
-    store = replies_of(cache, prices=prices)
+    store = replies_of(cache, purse=Purse(tariff=Tariff(prices=prices)))
     cut = Reply(text="x", finish_reason="length", usage=Usage(input_tokens=100, output_tokens=20))
     store.record_outcome(
         make_call(), Outcome(kind="length", message="cut", reply=cut), latency_s=0.0

@@ -96,7 +96,7 @@ def expect_one_line(said: Said, code: int, *words: str) -> None:
         (("snapshot", "show", "--data-dir", LONG), 2, ["--data-dir", "is no path"]),
         (("runs", "--reports-dir", LONG), 2, ["--reports-dir", "is no path"]),
         (("show", "latest", "--reports-dir", "a/" * 3_000), 2, ["--reports-dir", "is no path"]),
-        (("replay", "latest", "--data-dir", LONG), 3, ["reports"]),
+        (("replay", "latest", "--data-dir", LONG), 2, ["--data-dir", "is no path"]),
         (("demo", "--reports-dir", LONG), 2, ["--reports-dir", "is no path"]),
         (("analyze", "AAA", "2018-01-05", "--data-dir", LONG), 2, ["--data-dir"]),
         (("run", "--snapshot", "small"), 2, ["--tickers AAPL,MSFT", "--start", "--end"]),
@@ -238,7 +238,7 @@ def test_answers_that_hold_a_key_are_not_kept(
     given = {"ticker": "AAA", "date": "2018-01-05", "base_url": f"http://127.0.0.1:9/{KEY}"}
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr("backtester.cli.analyze._at_a_desk", lambda: True)
-    monkeypatch.setattr(ask, "ask", lambda *_: given)
+    monkeypatch.setattr(ask, "ask", lambda *_, **__: given)
     monkeypatch.setattr(ask, "answers_path", lambda: workspace / "kept" / "answers.json")
 
     expect_one_line(command("analyze", "--snapshot", "small"), 2, "base_url holds the API key")

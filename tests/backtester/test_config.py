@@ -10,14 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from backtester.config import (
-    RunConfig,
-    config_from_manifest,
-    load_config,
-    recorded_config,
-    setting,
-)
+from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
+from backtester.loading import config_from_manifest, load_config, recorded_config, setting
 from backtester.spellings import ALIASES, WITHOUT_PLACE, value_of_text
 from tradingagents_core.settings import ModelSpec
 
@@ -486,3 +481,51 @@ def test_what_shapes_prompts_reaches_the_pipeline() -> None:
 def test_a_configuration_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         load().horizon = 3  # type: ignore[misc]
+
+
+# ------------------------------------------------------------------------------- the two tiers
+
+
+def test_both_tiers_share_provider_and_address_unless_one_has_its_own() -> None:
+    shared = load(provider="openai_compatible", base_url="http://127.0.0.1:1/v1", deep_model="d")
+    assert shared.model_spec("quick").base_url == shared.model_spec("deep").base_url
+    apart = load(
+        provider="openai_compatible",
+        base_url="http://127.0.0.1:1/v1",
+        endpoint_alias="shed",
+        api_key_env="SHED_KEY",
+        deep_base_url="http://127.0.0.1:2/v1",
+        deep_api_key_env="ATTIC_KEY",
+    )
+    quick, deep = apart.model_spec("quick"), apart.model_spec("deep")
+    assert (quick.base_url, quick.endpoint_alias) == ("http://127.0.0.1:1/v1", "shed")
+    assert (deep.base_url, deep.endpoint_alias) == ("http://127.0.0.1:2/v1", None)
+    assert apart.key_variable_of("quick") == "SHED_KEY"
+    assert apart.key_variable_of("deep") == "ATTIC_KEY"
+
+
+def test_a_tier_with_another_provider_does_not_take_the_shared_address_or_key() -> None:
+    config = load(
+        provider="openai_compatible",
+        base_url="http://127.0.0.1:1/v1",
+        endpoint_alias="shed",
+        api_key_env="SHED_KEY",
+        deep_provider="deepseek",
+        deep_model="deepseek-reasoner",
+    )
+    deep = config.model_spec("deep")
+    assert (deep.provider, deep.base_url, deep.endpoint_alias) == ("deepseek", None, None)
+    assert config.key_variable_of("deep") is None
+    assert config.model_spec("quick").base_url == "http://127.0.0.1:1/v1"
+
+
+def test_a_tier_s_alias_stands_for_its_address_in_the_identity() -> None:
+    config = load(
+        provider="openai_compatible",
+        base_url="http://127.0.0.1:1/v1",
+        deep_base_url="http://127.0.0.1:2/v1",
+        deep_endpoint_alias="attic",
+    )
+    identity = config.identity_fields()
+    assert identity["base_url"] == "http://127.0.0.1:1/v1"
+    assert (identity["deep_base_url"], identity["deep_endpoint_alias"]) == (None, "attic")

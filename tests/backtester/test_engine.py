@@ -258,7 +258,7 @@ RUN_IN_CHILD = """
 import sys
 from pathlib import Path
 from backtester.backtest import run
-from backtester.config import config_from_manifest
+from backtester.loading import config_from_manifest
 import json
 from backtester.config import RunConfig
 run(RunConfig(**json.loads(Path(sys.argv[1]).read_text())))

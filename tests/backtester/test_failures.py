@@ -51,7 +51,7 @@ def test_a_run_through_the_wire_is_recorded_and_replayed_with_the_server_gone(
     workspace: Workspace,
 ) -> None:
     with OpenAIServer(by_the_rules) as server:
-        result = run(config_for(workspace, server), api_key=SECRET)
+        result = run(config_for(workspace, server), api_keys={"openai_compatible": SECRET})
         asked = len(server.requests)
     by_rules = run(workspace.config(end=date(2018, 1, 19)))
 
@@ -73,7 +73,7 @@ def test_a_key_is_in_no_file_after_record_and_failure(workspace: Workspace) -> N
         acts=[error(401, f"Incorrect API key provided: {SECRET}", code="invalid_api_key")],
     )
     with OpenAIServer(faulty(refused)) as server:
-        result = run(config_for(workspace, server), api_key=SECRET)
+        result = run(config_for(workspace, server), api_keys={"openai_compatible": SECRET})
     replay(RunFolder(result.folder), workspace.data, keep=workspace.path / "kept")
 
     assert result.counts["failed"] == 1
@@ -98,7 +98,7 @@ def test_refused_cut_repaired_and_unread_replies_replay_to_their_own_root(
         Fault(role=MANAGER, day="2018-01-12", symbol="BBB", acts=[no_json, no_json, no_json]),
     ]
     with OpenAIServer(faulty(*faults)) as server:
-        result = run(config_for(workspace, server), api_key=SECRET)
+        result = run(config_for(workspace, server), api_keys={"openai_compatible": SECRET})
     ledger = ledger_of(result)
 
     found = replay(RunFolder(result.folder), workspace.data)
@@ -126,10 +126,10 @@ def test_a_failed_cell_is_decided_again_and_after_it_only_cells_whose_lessons_ch
     )
     with OpenAIServer(faulty(down)) as server:
         config = config_for(workspace, server, grid="daily", end=date(2018, 1, 12))
-        first = run(config, api_key=SECRET)
+        first = run(config, api_keys={"openai_compatible": SECRET})
         before = ledger_of(first)
         asked = len(server.requests)
-        second = run(config, api_key=SECRET)
+        second = run(config, api_keys={"openai_compatible": SECRET})
         after = ledger_of(second)
         again = {
             (line.split("Simulated date: ")[1][:10], line.split("Instrument: ")[1][:3])
@@ -144,7 +144,7 @@ def test_a_failed_cell_is_decided_again_and_after_it_only_cells_whose_lessons_ch
             end=date(2018, 1, 12),
             reports_dir=workspace.path / "clean",
         ),
-        api_key=SECRET,
+        api_keys={"openai_compatible": SECRET},
     )
 
     assert first.counts == {"done": 17, "failed": 1}
@@ -169,7 +169,9 @@ def test_a_failed_cell_is_decided_again_and_after_it_only_cells_whose_lessons_ch
 def test_a_failed_cell_is_tried_again_at_its_barrier(workspace: Workspace) -> None:
     down = Fault(role="Trader", day="2018-01-05", symbol="AAA", acts=[error(500, "a moment")] * 2)
     with OpenAIServer(faulty(down)) as server:
-        result = run(config_for(workspace, server, cell_retries=2), api_key=SECRET)
+        result = run(
+            config_for(workspace, server, cell_retries=2), api_keys={"openai_compatible": SECRET}
+        )
 
     assert result.counts == {"done": 6}
     assert replay(RunFolder(result.folder), workspace.data).equal
@@ -188,14 +190,14 @@ def test_a_provider_that_is_not_there_stops_the_run_which_goes_on_later(
     with OpenAIServer(by_the_rules) as server:
         gone = config_for(workspace, server)
     with pytest.raises(ProviderError, match="goes on with the same command"):
-        run(gone, api_key=SECRET)
+        run(gone, api_keys={"openai_compatible": SECRET})
     manifests = list(workspace.reports.glob("*/manifest.json"))
     assert len(manifests) == 1
     assert '"status": "stopped"' in manifests[0].read_text()
 
     with OpenAIServer(by_the_rules) as server:
         back = config_for(workspace, server)
-        result = run(back, api_key=SECRET)
+        result = run(back, api_keys={"openai_compatible": SECRET})
 
     assert result.folder == manifests[0].parent
     assert result.counts == {"done": 6}
@@ -211,9 +213,9 @@ def test_a_lesson_that_failed_is_written_on_the_next_run(workspace: Workspace) -
 
     broken = {"done": False}
     with OpenAIServer(answer) as server:
-        first = run(config_for(workspace, server), api_key=SECRET)
+        first = run(config_for(workspace, server), api_keys={"openai_compatible": SECRET})
         failed = [row for row in ledger_of(first).lessons.values() if row.lesson_status == "failed"]
-        second = run(config_for(workspace, server), api_key=SECRET)
+        second = run(config_for(workspace, server), api_keys={"openai_compatible": SECRET})
 
     assert len(failed) == 1
     assert failed[0].raw_return is not None
@@ -229,8 +231,8 @@ def test_a_run_that_is_told_to_stops_at_its_first_failed_cell_and_goes_on_later(
     with OpenAIServer(faulty(down)) as server:
         config = config_for(workspace, server, on_failure="stop")
         with pytest.raises(RunStopped, match=r"BBB\|2018-01-12\|0 failed \(transport"):
-            run(config, api_key=SECRET)
-        result = run(config, api_key=SECRET)
+            run(config, api_keys={"openai_compatible": SECRET})
+        result = run(config, api_keys={"openai_compatible": SECRET})
 
     assert result.kept == 3
     assert result.counts == {"done": 6}
@@ -244,11 +246,11 @@ def test_a_decision_that_fails_on_a_resume_takes_its_return_and_lesson_with_it(
     never = [error(400, "refused")] * 50
     with OpenAIServer(faulty(first_down)) as server:
         config = config_for(workspace, server, grid="daily", end=date(2018, 1, 12))
-        before = ledger_of(run(config, api_key=SECRET))
+        before = ledger_of(run(config, api_keys={"openai_compatible": SECRET}))
     later = Fault(role=MANAGER, day="2018-01-10", symbol="BBB", acts=never)
     with OpenAIServer(faulty(later)) as server:
         config = config_for(workspace, server, grid="daily", end=date(2018, 1, 12))
-        result = run(config, api_key=SECRET)
+        result = run(config, api_keys={"openai_compatible": SECRET})
     ledger, lost = ledger_of(result), make_key("BBB", "2018-01-10")
 
     assert before.returns[lost].status == "resolved"
@@ -266,7 +268,7 @@ def test_a_cell_that_fails_for_good_leaves_its_run_finished_however_often_it_is_
     broken = Fault(role="Trader", day="2018-01-12", symbol="AAA", acts=never)
     with OpenAIServer(faulty(broken)) as server:
         config = config_for(workspace, server, tickers=("AAA",))
-        results = [run(config, api_key=SECRET) for _ in range(3)]
+        results = [run(config, api_keys={"openai_compatible": SECRET}) for _ in range(3)]
 
     assert [result.counts for result in results] == [{"done": 2, "failed": 1}] * 3
     assert len({result.root for result in results}) == 1
@@ -279,7 +281,7 @@ def test_a_model_that_the_server_does_not_know_stops_the_run_at_its_first_sessio
 ) -> None:
     with OpenAIServer(error(404, "The model does not exist", code="model_not_found")) as server:
         with pytest.raises(ProviderError, match="The model does not exist"):
-            run(config_for(workspace, server), api_key=SECRET)
+            run(config_for(workspace, server), api_keys={"openai_compatible": SECRET})
         asked = len(server.requests)
 
     assert asked == 2

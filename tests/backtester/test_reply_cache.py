@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -381,7 +382,8 @@ def test_a_write_that_cannot_begin_is_told_by_its_reason(
 
 def test_a_lock_that_cannot_be_made_is_a_usage_error(folder: Path) -> None:
     cache = ReplyCache.open(folder)
-    (folder / "flights" / "open.lock").unlink(missing_ok=True)
+    for lock in sorted((folder / "flights").iterdir()):
+        lock.unlink()
     (folder / "flights").rmdir()
     (folder / "flights").write_text("in the way")
     with pytest.raises(UsageError, match="cannot be used"), cache.flight("abc"):
@@ -620,6 +622,47 @@ def test_the_reply_hash_is_over_what_a_caller_sees() -> None:
     assert reply_hash(reply) == reply_hash(other_id)
     assert reply_hash(reply) == sha256_hex('["Buy.",[["f","{\\"x\\":1}"]],"stop"]')
     assert reply_hash(reply) != reply_hash(Reply(text="Buy."))
+
+
+def test_reasoning_is_in_the_record_and_counts_as_seen() -> None:
+    plain = make_answer()
+    thought = make_answer(reply=replace(plain.reply, reasoning="Cheap.", opaque="[1]"))
+    assert record_of(thought.key, record_text(thought)) == thought
+    assert reply_hash(thought.reply) == sha256_hex('["Buy.",[],"stop","Cheap.","[1]"]')
+    assert reply_hash(plain.reply) == sha256_hex('["Buy.",[],"stop"]')
+
+
+def test_a_record_of_before_there_was_reasoning_reads_and_is_written_as_it_was() -> None:
+    text = record_text(make_answer())
+    assert "reasoning" not in text
+    assert "opaque" not in text
+    assert record_of(make_answer().key, text).reply.reasoning is None
+
+
+def test_the_short_read_of_a_reply_refuses_what_the_long_one_refuses(folder: Path) -> None:
+    cache = ReplyCache.open(folder)
+    record = cache.add(make_answer())
+    assert cache.reply(record.key, record.request) == record.reply
+    assert cache.reply("f" * 64, record.request) is None
+    with pytest.raises(DataError, match="belongs to another request"):
+        cache.reply(record.key, record.request[:-1] + " }")
+    with pytest.raises(DataError, match="belongs to another request"):
+        cache.reply(record.key, record.request[1:])
+    with pytest.raises(DataError, match="belongs to another request"):
+        cache.reply(record.key, "x" + record.request)
+    text = record_text(record)
+    for damaged, words in (
+        (text.replace("Buy.", "Sell"), "its reply was changed"),
+        (text[len(text) // 2 :], "lacks a field|no JSON|cut short"),
+        (record.request, "cut short"),
+        ("\n" + record.request, "no JSON"),
+        ("", "cut short"),
+        (text.replace('"format":1', '"format":9', 1), "it has format 9"),
+        (text.replace(record.key, "0" * 64, 1), "its key is 000"),
+    ):
+        rewrite(folder, record.key, damaged)
+        with pytest.raises(DataError, match=words):
+            cache.reply(record.key, record.request)
 
 
 def test_a_record_reads_back_from_its_own_text() -> None:

@@ -9,6 +9,7 @@ a client library and little else.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Mapping
@@ -148,15 +149,7 @@ def rebuilt_key(document: Mapping[str, Any]) -> str:
     """Return the key of a recorded request whose messages are read and built anew."""
     body = dict(document["body"])
     limit = "max_tokens" if "max_tokens" in body else "max_completion_tokens"
-    asked = ReplayingChatOpenAI(
-        model=body.pop("model"),
-        api_key="no-key",
-        base_url="http://127.0.0.1:9/v1",
-        use_responses_api=False,
-        provider=document["provider"],
-        endpoint=document["endpoint"],
-        limit_field=limit,
-    )
+    asked = _asked(body.pop("model"), document["provider"], document["endpoint"], limit)
     if limit in body:
         body["max_tokens"] = body.pop(limit)
     messages = convert_to_messages(body.pop("messages"))
@@ -170,6 +163,13 @@ def rebuilt_key(document: Mapping[str, Any]) -> str:
             site=site,
             accept_truncated=document.get("accept_truncated", False),
         )
+    )
+
+
+@functools.cache
+def _asked(name: str, provider: str, endpoint: str, limit: Any) -> ReplayingChatOpenAI:
+    return model(
+        model=name, temperature=None, provider=provider, endpoint=endpoint, limit_field=limit
     )
 
 
