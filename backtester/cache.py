@@ -226,6 +226,9 @@ class CellReplies:
             outcome = self._outcomes.get(_place(call))
             if outcome is not None:
                 return self._served_outcome(call, outcome)
+        if self._mode != "replay":
+            # What the cache happens to hold must not decide where a cell ends.
+            self._ask_cell_cap(call, timed=False)
         reply = self._cache.reply(call.key, call.request)
         if reply is None:
             if self._mode == "replay":
@@ -377,34 +380,40 @@ class CellReplies:
     # ------------------------------------------------------------------------------ the budget
 
     def _ask_budget(self, flight: _Flight, call: ModelCall) -> None:
-        over = self._over_cell_cap()
-        if over is not None:
-            row = OutcomeRecord(
-                node=call.site.node,
-                index=call.site.index,
-                attempt=call.site.attempt,
-                key=call.key,
-                kind=CELL_BUDGET,
-                message=over,
-                text=self._caps.words(),
-                finish_reason="",
-                request=call.request,
-            )
-            with self._lock:
-                self._new_outcomes.append(row)
-            raise CellCapReached(over)
+        self._ask_cell_cap(call, timed=True)
         if is_paid(call.provider):
             self._purse.reserve(flight, call)
 
-    def _over_cell_cap(self) -> str | None:
+    def _ask_cell_cap(self, call: ModelCall, *, timed: bool) -> None:
+        over = self._over_cell_cap(timed=timed)
+        if over is None:
+            return
+        row = OutcomeRecord(
+            node=call.site.node,
+            index=call.site.index,
+            attempt=call.site.attempt,
+            key=call.key,
+            kind=CELL_BUDGET,
+            message=over,
+            text=self._caps.words(),
+            finish_reason="",
+            request=call.request,
+        )
+        with self._lock:
+            self._new_outcomes.append(row)
+        raise CellCapReached(over)
+
+    def _over_cell_cap(self, *, timed: bool) -> str | None:
         caps = self._caps
-        minutes = (self._purse.clock() - self._began) / 60
         if caps.tokens is not None and self._tokens >= caps.tokens:
             return f"cell_max_tokens = {caps.tokens} is reached: {self._tokens} tokens used"
         if caps.cost_usd is not None and self._cost_usd >= caps.cost_usd:
             return f"cell_max_cost_usd = {caps.cost_usd:g} is reached: {self._cost_usd:.4f} USD"
-        if caps.minutes is not None and minutes >= caps.minutes:
-            return f"cell_max_minutes = {caps.minutes:g} is reached"
+        # A reply from the cache takes no time, so the clock is asked before live calls alone.
+        if timed and caps.minutes is not None:
+            minutes = (self._purse.clock() - self._began) / 60
+            if minutes >= caps.minutes:
+                return f"cell_max_minutes = {caps.minutes:g} is reached"
         return None
 
     def _pay(self, call: ModelCall, reply: Reply, *, finish_reason: str) -> None:

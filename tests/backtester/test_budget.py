@@ -359,6 +359,29 @@ def test_a_cell_over_its_cap_fails_alone_is_not_paid_again_and_replays(
     assert in_all == whole.requests + 2
 
 
+@pytest.mark.parametrize(
+    "cap",
+    [{"cell_max_tokens": 1000}, {"cell_max_cost_usd": 1000.0}],
+    ids=["tokens", "cost"],
+)
+def test_a_cap_of_cells_ends_them_at_the_same_call_whatever_the_cache_holds(
+    workspace: Workspace, tmp_path: Path, cap: dict[str, Any]
+) -> None:
+    """The rows that a cold cache gives are those that a full one gives."""
+    with OpenAIServer(dear("Bull Researcher", "2018-01-05", "AAA")) as server:
+        cold = run(config_for(workspace, server, **cap), api_keys=KEYS, tariff=TARIFF)
+        # Without a cap the cache gets every reply, those after the dear one as well.
+        free = {"reports_dir": tmp_path / "free"}
+        run(config_for(workspace, server, **free), api_keys=KEYS, tariff=TARIFF)
+        asked = len(server.requests)
+        warm_place = {"reports_dir": tmp_path / "warm"}
+        warm = run(config_for(workspace, server, **cap, **warm_place), api_keys=KEYS, tariff=TARIFF)
+        assert len(server.requests) == asked
+    assert warm.run_id == cold.run_id
+    assert warm.counts == cold.counts == {"done": 3, "failed": 1}
+    assert warm.root == cold.root
+
+
 # ---------------------------------------------------------------------------- a single decision
 
 
