@@ -34,7 +34,6 @@ from backtester.schema import (
     SPLIT,
     conform,
     known_at_action,
-    known_at_bar,
 )
 
 # A price that moves this much in a session without an action is a change of unit (pence and
@@ -69,8 +68,10 @@ def check_capture(
         raise DataError(f"capture time {captured_at} has no zone: write it in UTC")
     identities = identities_by_instrument(conform("instruments", tables["instruments"]))
     actions = check_actions(tables["actions"], identities)
-    findings = list(_duplicates(tables["bars"]))
-    columns = bars_by_instrument(conform("bars", tables["bars"]))
+    conformed = conform("bars", tables["bars"])
+    findings = list(_duplicates(tables["bars"], conformed))
+    columns = bars_by_instrument(conformed)
+    currencies = _currencies(conformed)
     _refuse_strangers("bars", set(columns), identities)
     for instrument, rows in identities.items():
         _check_identity(rows)
@@ -79,6 +80,7 @@ def check_capture(
             findings.append(_finding("gap", instrument, None, "there is no bar at all"))
             continue
         calendar = calendar_by_code(rows[0].calendar)
+        _refuse_other_currency(rows[0], currencies[instrument])
         _refuse_bad_prices(instrument, bars)
         _refuse_bad_times(instrument, bars, calendar, captured_at)
         span = _covered(rows, declared_start, declared_end)
@@ -86,6 +88,7 @@ def check_capture(
         findings += _sessions(instrument, bars, calendar, span)
         findings += _volumes(instrument, bars)
         findings += _jumps(instrument, bars, actions.get(instrument, NO_ACTIONS))
+        findings += _paid_otherwise(rows[0], actions.get(instrument, NO_ACTIONS))
     return tuple(sorted(findings, key=_place))
 
 
@@ -155,8 +158,10 @@ def _check_identity(rows: tuple[IdentityRow, ...]) -> None:
             )
 
 
-def _duplicates(table: pa.Table) -> Iterator[Finding]:
-    left = _bars_per_session(conform("bars", table))
+def _duplicates(table: pa.Table, conformed: pa.Table) -> Iterator[Finding]:
+    if table.num_rows == conformed.num_rows:
+        return
+    left = _bars_per_session(conformed)
     for (instrument, session), count in _bars_per_session(table).items():
         dropped = count - left[instrument, session]
         if dropped:
@@ -200,20 +205,45 @@ def _refuse_bad_times(
     instrument: str, bars: BarColumns, calendar: Calendar, captured_at: datetime
 ) -> None:
     captured = np.datetime64(captured_at.astimezone(UTC).replace(tzinfo=None), "us")
-    for session, known_at in zip(bars.sessions.tolist(), bars.known_at, strict=True):
-        if known_at > captured:
-            raise DataError(
-                f"bar of {instrument} on {session} was captured at {captured_at}, before its "
-                "session had closed: capture it again later"
-            )
-        if not calendar.is_session(session):
-            continue
-        close = known_at_bar(calendar, session).replace(tzinfo=None)
-        if known_at != np.datetime64(close, "us"):
-            raise DataError(
-                f"bar of {instrument} on {session} has known_at {known_at}, and the session "
-                f"closed at {close}"
-            )
+    late = np.flatnonzero(bars.known_at > captured)
+    if len(late):
+        raise DataError(
+            f"bar of {instrument} on {bars.sessions[late[0]]} was captured at {captured_at}, "
+            "before its session had closed: capture it again later"
+        )
+    closes = calendar.closes_of(bars.sessions)
+    # A day without a session has no close; it is a finding.
+    wrong = np.flatnonzero(~np.isnat(closes) & (bars.known_at != closes))
+    if len(wrong):
+        at = wrong[0]
+        raise DataError(
+            f"bar of {instrument} on {bars.sessions[at]} has known_at {bars.known_at[at]}, and the "
+            f"session closed at {closes[at]}"
+        )
+
+
+def _currencies(bars: pa.Table) -> Mapping[str, frozenset[str]]:
+    pairs = bars.group_by(["instrument", "currency"]).aggregate([]).to_pylist()
+    found: dict[str, set[str]] = {}
+    for pair in pairs:
+        found.setdefault(pair["instrument"], set()).add(pair["currency"])
+    return {instrument: frozenset(names) for instrument, names in found.items()}
+
+
+def _refuse_other_currency(identity: IdentityRow, currencies: frozenset[str]) -> None:
+    # Pounds among pence are a factor of a hundred that no reader could see.
+    if currencies != {identity.currency}:
+        raise DataError(
+            f"bars of {identity.instrument} are quoted in {', '.join(sorted(currencies))}, and the "
+            f"instrument in {identity.currency}: name the one that the prices are in"
+        )
+
+
+def _paid_otherwise(identity: IdentityRow, actions: ActionColumns) -> Iterator[Finding]:
+    paid = actions.kind == DIVIDEND
+    for currency in sorted(set(actions.currency[paid].tolist()) - {identity.currency}):
+        text = f"dividends are in {currency}, prices in {identity.currency}"
+        yield _finding("currency", identity.instrument, None, text)
 
 
 def _covered(rows: tuple[IdentityRow, ...], start: date, end: date) -> tuple[date, date]:
@@ -254,15 +284,18 @@ def _volumes(instrument: str, bars: BarColumns) -> Iterator[Finding]:
 
 
 def _jumps(instrument: str, bars: BarColumns, actions: ActionColumns) -> Iterator[Finding]:
-    splits = actions.kind == SPLIT
-    for at in range(1, len(bars)):
-        before, session = bars.sessions[at - 1], bars.sessions[at]
-        here = splits & (actions.ex_sessions > before) & (actions.ex_sessions <= session)
-        shares = float(np.prod(actions.numerator[here] / actions.denominator[here]))
-        change = float(bars.close[at]) * shares / float(bars.close[at - 1])
-        if not 1 / JUMP <= change <= JUMP:
-            text = f"the close changed by a factor of {change:.6g} without an action"
-            yield _finding("jump", instrument, session.item(), text)
+    if len(bars) < 2:
+        return
+    shares = np.ones(len(bars))
+    for at in np.flatnonzero(actions.kind == SPLIT):
+        # The first bar on the new count of shares.
+        first = int(np.searchsorted(bars.sessions, actions.ex_sessions[at]))
+        if 0 < first < len(bars):
+            shares[first] *= actions.numerator[at] / actions.denominator[at]
+    change = bars.close[1:] * shares[1:] / bars.close[:-1]
+    for at in np.flatnonzero((change < 1 / JUMP) | (change > JUMP)):
+        text = f"the close changed by a factor of {change[at]:.6g} without an action"
+        yield _finding("jump", instrument, bars.sessions[at + 1].item(), text)
 
 
 def _place(finding: Finding) -> tuple[str, date, str]:

@@ -122,6 +122,17 @@ class Calendar:
         """
         return _instant(self._closes[self._index(session)])
 
+    def closes_of(self, days: npt.NDArray[np.datetime64]) -> npt.NDArray[np.datetime64]:
+        """Return the instants (UTC) at which the sessions of many days close; NaT for no session.
+
+        Args:
+            days: ``datetime64[D]``.
+        """
+        if not len(self._days):
+            return np.full(len(days), np.datetime64("NaT", "us"))
+        at = np.minimum(np.searchsorted(self._days, days), len(self._days) - 1)
+        return np.where(self._days[at] == days, self._closes[at], np.datetime64("NaT", "us"))
+
     def shift(self, session: date, sessions: int) -> date:
         """Return the session so many sessions after (or, negative, before) a session.
 

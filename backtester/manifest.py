@@ -30,6 +30,8 @@ from backtester.spellings import plain
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
 SNAPSHOT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# Kinds of findings that only the capture can make: the stored rows do not show them.
+AT_CAPTURE = frozenset({"duplicate", "undated", "not_had", "changed", "note"})
 _ID_DOMAIN = b"backtester snapshot rows 1\n"
 
 
@@ -98,16 +100,19 @@ class Finding(_Strict):
     """Note something about the data that a reader should know and no rule refuses.
 
     Attributes:
-        kind: ``gap, extra_session, duplicate, conflict, zero_volume, jump, note``.
+        kind: ``gap, extra_session, duplicate, conflict, zero_volume, jump, currency``; or, of the
+            capture alone (`AT_CAPTURE`), ``undated, not_had, changed, note``.
         instrument: Instrument id; empty for the whole snapshot.
         session: Session, or None.
         message: In words.
+        count: Rows that it is about, where that is a number of rows.
     """
 
     kind: str
     instrument: str = ""
     session: date | None = None
     message: str
+    count: int | None = None
 
 
 class Manifest(_Strict):
@@ -141,7 +146,11 @@ class Manifest(_Strict):
 
     def to_json(self) -> str:
         """Return the document as stored: sorted keys, two spaces, one newline at the end."""
-        return json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
+        document = self.model_dump(mode="json")
+        for finding in document["findings"]:
+            if finding["count"] is None:
+                del finding["count"]
+        return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
 def load_manifest(folder: Path) -> Manifest:

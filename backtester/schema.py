@@ -3,7 +3,8 @@
 This module is the only place that says what a table looks like and when a row became public. A
 row is visible if and only if ``known_at <= cutoff``. The rules are data (`TableSchema.known_at`,
 words for people and manifests) with a function beside each one that can be worked out from a
-calendar alone: `known_at_bar`, `known_at_action`.
+calendar or a date alone: `known_at_bar`, `known_at_action`, `known_at_day`, and the two estimates
+for sources without an instant, `known_at_period_end` and `known_at_trade`.
 
 Every instant is UTC with microseconds, every session a plain date in the exchange's own zone, and
 prices are as traded on that day, in the quote currency.
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backtester.errors import DataError
+from tradingagents_core.statements import ITEMS
 
 SCHEMA_VERSION = 1
 
@@ -37,6 +40,8 @@ SPLIT = "split"
 DIVIDEND = "dividend"
 ACTION_KINDS = (SPLIT, DIVIDEND)
 BASES = ("price", "total")
+PUBLISHED = "published"
+ESTIMATED = "estimated"
 ASSET_TYPES = ("stock", "fund", "index", "crypto", "fx", "future")
 
 
@@ -48,6 +53,18 @@ class SessionTimes(Protocol):
 
     def close_utc(self, session: date) -> datetime:
         """Return the instant at which the session closes."""
+
+
+class BusinessDays(Protocol):
+    """What the estimate for an insider's trade needs from a calendar."""
+
+    tz: str
+
+    def last_on_or_before(self, day: date) -> date:
+        """Return the newest session that is not after a date."""
+
+    def shift(self, session: date, sessions: int) -> date:
+        """Return the session so many sessions on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +130,34 @@ def known_at_bar(calendar: SessionTimes, session: date) -> datetime:
 def known_at_action(calendar: SessionTimes, ex_session: date) -> datetime:
     """Return when a split or dividend takes effect for a reader: the open of its ex session."""
     return calendar.open_utc(ex_session)
+
+
+def known_at_day(day: date, zone: str) -> datetime:
+    """Return when a row that names only a day became public: the end of that day in its zone."""
+    return datetime.combine(day, time.max, ZoneInfo(zone)).astimezone(UTC)
+
+
+def known_at_period_end(
+    period_end: date, period_months: int, zone: str, *, half_yearly: bool = False
+) -> datetime:
+    """Return an estimate of when a statement became public, for a source without filing dates.
+
+    The end of the 45th day after the period, the 90th after a year; where a market reports by
+    half-years, the 90th and the 120th. The months are those of the *report*: 12 for the balance
+    sheet of an annual one. A row with it is marked `ESTIMATED`.
+    """
+    quarter, year = (90, 120) if half_yearly else (45, 90)
+    lag = year if period_months >= 12 else quarter
+    return known_at_day(period_end + timedelta(days=lag), zone)
+
+
+def known_at_trade(calendar: BusinessDays, transaction_date: date) -> datetime:
+    """Return an estimate of when an insider's trade became public: the end of two sessions on.
+
+    Sessions stand for the law's business days; a day without one counts from the one before.
+    """
+    traded = calendar.last_on_or_before(transaction_date)
+    return known_at_day(calendar.shift(traded, 2), calendar.tz)
 
 
 def _col(name: str, kind: pa.DataType, unit: str, *, nullable: bool = False) -> Column:
@@ -185,21 +230,33 @@ _ACTIONS = TableSchema(
 
 _STATEMENTS = TableSchema(
     name="statements",
-    key=("instrument", "statement", "item", "period_end", "period_months", "known_at", "form"),
+    key=(
+        "instrument",
+        "statement",
+        "item",
+        "period_end",
+        "period_months",
+        "known_at",
+        "form",
+        "accession",
+    ),
     known_at=(
         "acceptance instant of the filing (SEC: the later reading of acceptanceDateTime, never "
         "before 06:00 New York of the filing date); date-only: end of the filing day"
     ),
     columns=(
         _INSTRUMENT,
-        _col("statement", TEXT, "'income', 'balance', 'cashflow' or 'cover'"),
-        _col("item", TEXT, "line item"),
+        _col("statement", TEXT, ", ".join(ITEMS)),
+        _col("item", TEXT, "line item; a name of STATEMENT_ITEMS where one fits"),
         _col("period_start", DATE, "first day; NULL for an instant", nullable=True),
         _col("period_end", DATE, "last day of the period"),
         _col("period_months", INTEGER, "length in months; 0 for an instant"),
         _KNOWN_AT,
         _BASIS,
         _col("form", TEXT, "form or report it came from"),
+        _col("accession", TEXT, "number of the filing; NULL where there is none", nullable=True),
+        _col("tag", TEXT, "the source's own name of the item", nullable=True),
+        _col("derived", FLAG, "true: worked out from longer periods, not filed on its own"),
         _col("value", REAL, "as filed, in `unit`"),
         _col("unit", TEXT, "currency, 'shares' or 'currency/shares'"),
     ),
@@ -230,7 +287,6 @@ _SOCIAL = TableSchema(
         _col("id", TEXT, "the source's id"),
         _KNOWN_AT,
         _col("platform", TEXT, "'stocktwits', 'reddit', ..."),
-        _col("author", TEXT, "author as shown", nullable=True),
         _col("text", TEXT, "post as published"),
         _col("label", TEXT, "the author's own mark (bullish, bearish)", nullable=True),
         _col("score", INTEGER, "votes at capture", nullable=True),
@@ -258,13 +314,16 @@ _INSIDER = TableSchema(
     known_at="acceptance instant; without it estimated: transaction date + 2 business days",
     columns=(
         _INSTRUMENT,
-        _col("id", TEXT, "the filing's id and line"),
+        _col("id", TEXT, "the filing's number and line"),
+        _col("form", TEXT, "form it came from ('4', '4/A' amends an earlier one)", nullable=True),
         _col("transaction_date", DATE, "day of the trade"),
         _KNOWN_AT,
         _BASIS,
         _col("insider", TEXT, "name as filed"),
         _col("role", TEXT, "role as filed", nullable=True),
         _col("code", TEXT, "transaction code (P, S, ...)"),
+        _col("acquired", FLAG, "true: shares came in, false: went out", nullable=True),
+        _col("security", TEXT, "title of the security as filed", nullable=True),
         _col("shares", REAL, "shares, as traded on that day"),
         _col("price", REAL, "price a share, quote currency", nullable=True),
     ),
@@ -284,6 +343,9 @@ _PREDICTION_MARKETS = TableSchema(
         _col("currency", TEXT, "currency of the volume", nullable=True),
     ),
 )
+
+# Line items by statement; a vendor maps its names to these, for ratios are made from them alone.
+STATEMENT_ITEMS = ITEMS
 
 TABLES: Mapping[str, TableSchema] = MappingProxyType(
     {
@@ -379,6 +441,8 @@ def _row_name(schema: TableSchema, table: pa.Table, row: np.intp) -> str:
 
 
 def _sorted_unique(schema: TableSchema, table: pa.Table) -> pa.Table:
+    if _is_ordered(schema, table):
+        return table
     rest = [column for column in schema.names if column not in schema.key]
     # Arrow cannot sort by booleans; a flag sorts as its integer.
     sortable = pa.schema(
@@ -392,6 +456,30 @@ def _sorted_unique(schema: TableSchema, table: pa.Table) -> pa.Table:
     return table.filter(_first_of_equals(table)).combine_chunks()
 
 
+def _is_ordered(schema: TableSchema, table: pa.Table) -> bool:
+    """Say whether each row's key is greater than that of the row before, as in what was stored."""
+    undecided = np.ones(max(0, table.num_rows - 1), dtype=bool)
+    for name in schema.key:
+        ranks = _ranks(table.column(name).combine_chunks())
+        if (undecided & (ranks[1:] < ranks[:-1])).any():
+            return False
+        undecided &= ranks[1:] == ranks[:-1]
+    return not undecided.any()
+
+
+def _ranks(values: pa.Array[Any]) -> npt.NDArray[np.int64]:
+    """Return numbers in the order of values, NULL last."""
+    last = np.iinfo(np.int64).max
+    if pa.types.is_string(values.type):
+        encoded = values.dictionary_encode()
+        rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.where(codes < 0, last, np.append(rank, last)[codes])
+    whole = values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+    return whole.cast(pa.int64()).fill_null(last).to_numpy(zero_copy_only=False)
+
+
 def _first_of_equals(table: pa.Table) -> pa.Array[Any]:
     rows = table.num_rows
     differs = np.ones(rows, dtype=bool)
@@ -402,4 +490,6 @@ def _first_of_equals(table: pa.Table) -> pa.Array[Any]:
             encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
             codes = encoded.indices.to_numpy(zero_copy_only=False)
             differs[1:] |= codes[1:] != codes[:-1]
+            if differs.all():
+                break
     return pa.array(differs)

@@ -33,6 +33,7 @@ from backtester.errors import DataError
 from backtester.manifest import (
     MANIFEST_NAME,
     SNAPSHOT_NAME,
+    Finding,
     Manifest,
     Source,
     id_of_conformed,
@@ -427,6 +428,7 @@ def write_snapshot(
     sources: Sequence[Source],
     absent: Mapping[str, str],
     captured_at: datetime,
+    notes: Sequence[Finding] = (),
 ) -> Snapshot:
     """Check a capture, store it whole or not at all, and open it.
 
@@ -439,6 +441,7 @@ def write_snapshot(
         sources: Where the rows came from; each table with rows needs at least one.
         absent: Reason for each table that is not there.
         captured_at: When the capture was made, zone-aware.
+        notes: What a reader should know beside what the checks find.
 
     Raises:
         DataError: For rows that must not be stored, see `barcheck.check_capture`.
@@ -451,6 +454,7 @@ def write_snapshot(
         sources=sources,
         absent=absent,
         captured_at=captured_at,
+        notes=notes,
     )
     write_folder(folder, tables, capture)
     return open_folder(folder)

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from backtester.barcheck import check_capture
 from backtester.errors import DataError, UsageError
 from backtester.manifest import (
+    AT_CAPTURE,
     MANIFEST_FORMAT,
     MANIFEST_NAME,
     SNAPSHOT_NAME,
@@ -35,6 +36,7 @@ from backtester.manifest import (
     load_manifest,
     write_whole,
 )
+from backtester.rowcheck import check_rows
 from backtester.schema import CORE_TABLES, SCHEMA_VERSION, TABLES, conform, table_schema
 
 NOT_CAPTURED = "this snapshot was captured without it"
@@ -51,6 +53,7 @@ class Capture:
         sources: Where the rows came from; each table with rows needs at least one.
         absent: Reason for each table that is not there.
         captured_at: When the capture was made, zone-aware.
+        notes: Findings that no check of the stored rows could make again.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Capture:
     sources: Sequence[Source]
     absent: Mapping[str, str]
     captured_at: datetime
+    notes: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,13 +187,14 @@ def write_folder(folder: Path, tables: Mapping[str, pa.Table], capture: Capture)
         declared_end=capture.declared_end,
         captured_at=capture.captured_at,
     )
+    check_rows(tables, captured_at=capture.captured_at)
     conformed = conform_all(tables, undated=False)
     payloads = {table: _to_parquet(rows) for table, rows in conformed.items()}
     entries = {
         table: _entry(table, rows, payloads[table], capture.sources)
         for table, rows in conformed.items()
     }
-    manifest = _manifest_of(capture, conformed, entries, findings)
+    manifest = _manifest_of(capture, conformed, entries, (*findings, *capture.notes))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _sole_writer(folder):
@@ -396,10 +401,10 @@ def _verify_content(manifest: Manifest, tables: Mapping[str, pa.Table]) -> list[
             declared_end=manifest.declared_end,
             captured_at=manifest.captured_at,
         )
+        check_rows(tables, captured_at=manifest.captured_at)
     except DataError as error:
         return [*problems, _problem(manifest.tables["bars"].file, "rows", str(error), "", "")]
-    # Dropped copies are known at capture alone.
-    stated = [finding for finding in manifest.findings if finding.kind != "duplicate"]
+    stated = [finding for finding in manifest.findings if finding.kind not in AT_CAPTURE]
     if list(findings) != stated:
         text = "gaps and warnings of the rows differ from those in the manifest"
         problems.append(_problem(MANIFEST_NAME, "findings", text, len(stated), len(findings)))

@@ -32,7 +32,8 @@ from tradingagents_core.protocols import CURRENT_SITE, Bars, Identity, Indicator
 __all__ = ["AsOfView", "ViewCache"]
 
 HARNESS = "harness"
-CORE_TABLES = ("instruments", "bars", "actions")
+# What comes out on the basis of the cutoff, or by name and date, and not row by row.
+OWN_METHODS = ("instruments", "bars")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -244,7 +245,7 @@ class AsOfView:
         """Return visible rows of a table such as ``news``, oldest first.
 
         Args:
-            table: Table with an instant in each row; not one of `CORE_TABLES`.
+            table: Table with an instant in each row; not one of `OWN_METHODS`.
             symbol: Instrument of the rows; None for rows that belong to none.
             start: First UTC day of publication, or None for no limit.
             end: Last one; None and later days mean the cutoff.
@@ -256,7 +257,7 @@ class AsOfView:
             LookaheadError: A later or an undated row came out.
             ValueError: For a table that has a method of its own.
         """
-        if table in CORE_TABLES or not table_schema(table).dated:
+        if table in OWN_METHODS or not table_schema(table).dated:
             raise ValueError(f"table {table} is not read row by row: use the view's other methods")
         self.require(table, symbol)
         instrument = self._instrument(symbol) if symbol is not None else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Undated rows are kept behind all others, so that a filter leaves them out like the future.
 UNDATED = int(np.iinfo(np.int64).max)
 
@@ -74,8 +75,17 @@ class DatedRows:
 
     def take(self, first: int, stop: int) -> tuple[Row, ...]:
         """Return the rows from one position to before another."""
-        chosen = self.rows.slice(first, stop - first).to_pylist()
-        return tuple(Row(known_at=row.pop("known_at"), fields=row) for row in chosen)
+        chosen = self.rows.slice(first, stop - first)
+        names = [name for name in chosen.column_names if name != "known_at"]
+        values = zip(*(chosen.column(name).to_pylist() for name in names), strict=True)
+        # Arrow makes an instant of a zone four times slower than this, and it was most of the time.
+        instants = (
+            _EPOCH + timedelta(microseconds=at) for at in self.known_at[first:stop].tolist()
+        )
+        return tuple(
+            Row(known_at=known_at, fields=dict(zip(names, row, strict=True)))
+            for known_at, row in zip(instants, values, strict=True)
+        )
 
 
 class ViewCache:

@@ -13,7 +13,7 @@ from importlib import metadata
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from backtester.cli import analyze, audit, data, demo, models, results, runs, transcript
+from backtester.cli import analyze, audit, data, demo, freeze, models, results, runs, transcript
 from backtester.cli.environment import load_dotenv
 from backtester.errors import BacktesterError
 from backtester.terminal import printable, shortened
@@ -48,7 +48,7 @@ def options(
     """Backtest agent pipelines offline: repeatable to the byte, blind to the future."""
 
 
-for group in (demo, runs, analyze, results, audit, data, models, transcript):
+for group in (demo, freeze, runs, analyze, results, audit, data, models, transcript):
     group.register(app)
 
 

@@ -1,15 +1,16 @@
-"""Commands on files: ``snapshot show|verify``, and the group ``cassette``."""
+"""Commands on files: ``snapshot show|verify|diff``, and the group ``cassette``."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from backtester.cli import cassettes
 from backtester.cli.environment import data_folder
-from backtester.cli.runs import DataDir
+from backtester.cli.runs import DataDir, whole
 from backtester.errors import DataError
 
 snapshot_app = typer.Typer(help="Look at snapshots and verify them.", no_args_is_help=True)
@@ -28,14 +29,18 @@ def snapshot_show(
     data_dir: DataDir = None,
 ) -> None:
     """List what a snapshot holds, from where, and what it lacks."""
-    from backtester.cli.render import show_snapshot
+    from backtester.cli.render_snapshot import show_snapshot
+    from backtester.coverage import coverage_of
     from backtester.snapshot import open_snapshot
 
     snapshot = open_snapshot(name, data_folder(data_dir))
-    if as_json:
-        typer.echo(json.dumps(snapshot.manifest.model_dump(mode="json"), indent=2, sort_keys=True))
+    coverage = coverage_of(snapshot)
+    if not as_json:
+        show_snapshot(snapshot, coverage)
         return
-    show_snapshot(snapshot)
+    document = json.loads(snapshot.manifest.to_json())
+    document["coverage"] = [asdict(row) for row in coverage]
+    typer.echo(json.dumps(document, indent=2, sort_keys=True, default=str))
 
 
 @snapshot_app.command("verify")
@@ -58,6 +63,37 @@ def snapshot_verify(
             f"snapshot {path} has {_count(len(problems), 'problem')}: bring back a whole copy"
         )
     typer.echo(f"snapshot {path} is whole")
+
+
+@snapshot_app.command("diff")
+def snapshot_diff(
+    old: Annotated[str, typer.Argument(help="Name or folder.")],
+    new: Annotated[str, typer.Argument(help="Name or folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    most: Annotated[
+        int,
+        typer.Option("--most", parser=whole("--most"), metavar="INTEGER", help="Lines a table."),
+    ] = 50,
+    data_dir: DataDir = None,
+) -> None:
+    """Name every row and value in which two snapshots differ, and what the later capture saw."""
+    from backtester.cli.render_snapshot import show_diff
+    from backtester.schema import TABLES
+    from backtester.snapshot import open_snapshot
+    from backtester.snapshot_diff import diff_tables
+
+    snapshots = [open_snapshot(name, data_folder(data_dir)) for name in (old, new)]
+    tables = [
+        {name: one.table(name) for name in TABLES if one.absent_reason(name) is None}
+        for one in snapshots
+    ]
+    diffs = diff_tables(*tables)
+    told = [f.message for f in snapshots[1].manifest.findings if f.kind == "changed"]
+    if as_json:
+        document = {"tables": [asdict(diff) for diff in diffs], "vendor_changes": told}
+        typer.echo(json.dumps(document, indent=2, sort_keys=True))
+        return
+    show_diff(diffs, told, most)
 
 
 def _count(number: int, word: str) -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from backtester.recordings import NodeStats
     from backtester.records import CellRecord, LessonRecord
     from backtester.runs import RunList, RunManifest
-    from backtester.snapshot import Snapshot
 
 # A pipe has no width: nothing may be folded or cut off that a program will read.
 _PIPE_WIDTH = 160
@@ -315,30 +314,6 @@ def show_settings(rows: Iterable[tuple[str, str, str, str]]) -> None:
     for row in rows:
         table.add_row(*row)
     _OUT.print(table)
-
-
-def show_snapshot(snapshot: Snapshot) -> None:
-    """Print a snapshot's tables, coverage and gaps."""
-    _OUT.print(f"snapshot {snapshot.name}, id {snapshot.id}")
-    _OUT.print(f"range    {snapshot.start} to {snapshot.end}")
-    table = _table()
-    for heading in ("instrument", "first", "last", "bars", "splits", "dividends", "conflicts"):
-        table.add_column(heading, justify="left" if heading == "instrument" else "right")
-    for instrument in snapshot.instruments():
-        bars, actions = snapshot.bars(instrument), snapshot.actions(instrument)
-        kinds = [str(kind) for kind in actions.kind]
-        table.add_row(
-            instrument,
-            str(bars.sessions[0]) if len(bars.sessions) else "none",
-            str(bars.sessions[-1]) if len(bars.sessions) else "none",
-            str(len(bars.sessions)),
-            str(kinds.count("split")),
-            str(kinds.count("dividend")),
-            str(len(bars.conflicts)),
-        )
-    _OUT.print(table)
-    for name, reason in sorted(snapshot.manifest.absent.items()):
-        _OUT.print(f"absent   {name}: {reason}", markup=False)
 
 
 def _percent(value: float | None) -> str:

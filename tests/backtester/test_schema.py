@@ -18,6 +18,9 @@ from backtester.schema import (
     conform,
     known_at_action,
     known_at_bar,
+    known_at_day,
+    known_at_period_end,
+    known_at_trade,
 )
 from tests.support.snapshots import Bar, closes, make_bar, make_bars, to_table
 
@@ -159,3 +162,58 @@ def test_any_order_and_any_copies_of_rows_conform_to_one_table(
     ]
     mixed = [rows[index] for index in order] + [rows[index] for index in sorted(twice)]
     assert conform("bars", bars_table(*mixed)) == conform("bars", bars_table(*rows))
+
+
+@pytest.mark.parametrize(
+    ("day", "zone", "instant"),
+    [
+        # New York's day ends at four or five in the morning UTC, Tokyo's at three in the afternoon.
+        ("2018-07-02", "America/New_York", "2018-07-03T03:59:59.999999"),
+        ("2018-01-02", "America/New_York", "2018-01-03T04:59:59.999999"),
+        # The day on which the clocks change still ends at its own midnight.
+        ("2018-03-11", "America/New_York", "2018-03-12T03:59:59.999999"),
+        ("2018-01-02", "Asia/Tokyo", "2018-01-02T14:59:59.999999"),
+        ("2018-01-02", "UTC", "2018-01-02T23:59:59.999999"),
+    ],
+)
+def test_a_row_that_names_a_day_is_known_at_the_end_of_that_day_in_its_zone(
+    day: str, zone: str, instant: str
+) -> None:
+    known = datetime.fromisoformat(instant).replace(tzinfo=UTC)
+    assert known_at_day(date.fromisoformat(day), zone) == known
+
+
+@pytest.mark.parametrize(
+    ("months", "half_yearly", "day"),
+    [
+        (3, False, "2018-08-14"),  # 45 days after the end of June
+        (12, False, "2018-09-28"),  # 90
+        (6, True, "2018-09-28"),
+        (12, True, "2018-10-28"),  # 120
+    ],
+)
+def test_a_statement_without_a_filing_date_is_known_so_many_days_after_its_period(
+    months: int, half_yearly: bool, day: str
+) -> None:
+    known = known_at_period_end(date(2018, 6, 30), months, "UTC", half_yearly=half_yearly)
+    assert known == known_at_day(date.fromisoformat(day), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("traded", "day"),
+    [
+        ("2018-06-27", "2018-06-29"),  # Wednesday to Friday
+        ("2018-06-29", "2018-07-03"),  # over a weekend
+        ("2018-07-03", "2018-07-06"),  # over the Fourth of July
+        ("2018-06-30", "2018-07-03"),  # on a Saturday, as on the Friday before
+    ],
+)
+def test_a_trade_of_an_insider_without_a_filing_is_known_two_business_days_later(
+    traded: str, day: str
+) -> None:
+    known = known_at_trade(calendar_of("AAPL"), date.fromisoformat(traded))
+    assert known == known_at_day(date.fromisoformat(day), "America/New_York")
+
+
+def test_posts_have_no_column_for_their_authors() -> None:
+    assert "author" not in TABLES["social"].names

@@ -255,7 +255,7 @@ def test_verify_names_what_the_manifest_says_wrongly(tmp_path: Path) -> None:
     tables = json.loads((tmp_path / "mine/manifest.json").read_text())["tables"]
     tables["bars"]["rows"] = 5
     tables["actions"]["max_known_at"] = "2024-03-28T20:00:00Z"
-    edit(tmp_path / "mine", tables=tables, findings=[{"kind": "note", "message": "planted"}])
+    edit(tmp_path / "mine", tables=tables, findings=[{"kind": "gap", "message": "planted"}])
     found = {(p.file, p.kind): p for p in verify_snapshot(tmp_path / "mine")}
     assert sorted(found) == [
         ("actions.parquet", "manifest"),

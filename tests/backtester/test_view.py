@@ -534,10 +534,18 @@ def test_a_table_that_is_there_is_required_in_silence() -> None:
     assert reads == []
 
 
-@pytest.mark.parametrize("table", ["bars", "actions", "instruments"])
-def test_core_tables_have_no_second_door(table: str) -> None:
+@pytest.mark.parametrize("table", ["bars", "instruments"])
+def test_what_is_adjusted_or_named_by_date_has_no_second_door(table: str) -> None:
     with pytest.raises(ValueError, match="not read row by row"):
         view_of(WEEK, "2018-06-29").rows(table, "AAA")
+
+
+def test_a_split_is_a_row_from_the_open_of_its_ex_session_on() -> None:
+    bars = {"AAA": closes([("2018-06-27", 40.0), ("2018-06-28", 40.0), ("2018-06-29", 10.0)])}
+    snapshot = make_snapshot(bars, actions=[split("AAA", "2018-06-29", 4)])
+    assert view_of(snapshot, "2018-06-28").rows("actions", "AAA") == ()
+    (row,) = view_of(snapshot, "2018-06-29").rows("actions", "AAA")
+    assert (row.fields["kind"], row.fields["numerator"]) == ("split", 4)
 
 
 # -- copies, log, cache

@@ -384,17 +384,6 @@ def test_fundamentals_without_prices_degrade_the_cell() -> None:
     assert (answer.text, answer.degraded) == ("NO_DATA_AVAILABLE: 40 sessions old", True)
 
 
-def test_a_table_that_no_tool_prints_yet_is_withheld() -> None:
-    class Everything(FixedView):
-        def require(self, table: str, symbol: str | None = None) -> None:
-            return
-
-    assert ask("get_balance_sheet", Everything(WEEK), ticker="FB") == (
-        "DATA_UNAVAILABLE: the snapshot has the table statements, but this release cannot print "
-        "it: withheld"
-    )
-
-
 # -- news
 
 

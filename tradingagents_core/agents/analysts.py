@@ -29,6 +29,7 @@ from tradingagents_core.prompts import Brief
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.state import cleared, messages_of, text_of
 from tradingagents_core.tools import ToolAnswer, ToolLimits, openai_tool, run_tool
+from tradingagents_core.tools.social import SOCIAL, social_posts
 from tradingagents_core.topology import AnalystRow, SourceRow
 
 
@@ -207,6 +208,10 @@ def _source(
             return told_of_tool(context.config, source.tool, canonical_json(args), work)
     with context.at(row.node, index, tool=source.block):
         try:
+            if source.table == SOCIAL:
+                owner = context.request.ticker
+                text = social_posts(context.view, owner, source.block, limits)
+                return ToolAnswer(text=text, degraded=False)
             context.view.require(source.table, context.request.ticker)
             reason = prompts.NOT_PRINTED.format(table=source.table)
         except DataUnavailable as error:

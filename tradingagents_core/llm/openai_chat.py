@@ -189,8 +189,13 @@ def _wire(transport: Transport) -> dict[str, Any]:
 
 @functools.cache
 def _open_client() -> httpx2.Client:
-    """Return the one client of a process, which keeps the connections of all its models."""
-    return openai.DefaultHttpxClient(event_hooks={"response": [_read_as_utf8, end_in_time]})
+    """Return the one client of a process, which keeps the connections of all its models.
+
+    It goes nowhere that no setting names: a redirect would hand the prompt to another host, and
+    keep its answer as this endpoint's.
+    """
+    hooks = {"response": [_read_as_utf8, end_in_time]}
+    return openai.DefaultHttpxClient(event_hooks=hooks, follow_redirects=False)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from tradingagents_core.llm.reading import (
     as_text,
     blank,
     clean,
+    moved_to,
 )
 from tradingagents_core.llm.replaying import CallFailed, FailedKind
 
@@ -59,7 +60,8 @@ def failure_of(error: openai.OpenAIError, secret: str | None) -> CallFailed | Ma
     body = as_mapping(error.body)
     # xAI's error is its text; NVIDIA's and Mistral's gateways have the text under other names.
     words = error.body if isinstance(error.body, str) else body.get("message")
-    said = _said(words or body.get("detail") or error.message, secret)
+    moved = moved_to(error.status_code, error.response.headers)
+    said = _said(moved or words or body.get("detail") or error.message, secret)
     return _failure(
         error.status_code, said, code=as_text(body.get("code")), headers=error.response.headers
     )

@@ -80,7 +80,7 @@ def persist(
             failure.retries = retries
             raise
         except MayPass as caught:
-            wait_s = _backoff_s(seed, retries) if caught.wait_s is None else caught.wait_s
+            wait_s = backoff_s(seed, retries) if caught.wait_s is None else caught.wait_s
             left_s = patience.budget_s - (time.perf_counter() - started)
             if retries >= patience.max_retries or wait_s > left_s:
                 caught.failure.retries = retries
@@ -148,7 +148,7 @@ def _moment(text: str) -> float | None:
     return None if read is None else email.utils.mktime_tz(read)
 
 
-def _backoff_s(seed: bytes, retries: int) -> float:
+def backoff_s(seed: bytes, retries: int) -> float:
     """Return the seconds to wait: doubled each time, and spread so that callers do not meet."""
     digest = hashlib.sha256(seed + retries.to_bytes(4, "big")).digest()
     spread = 0.75 + 0.25 * digest[0] / 255

@@ -25,7 +25,14 @@ from tradingagents_core.llm.patience import (
     may_pass,
     persist,
 )
-from tradingagents_core.llm.reading import MalformedReply, as_mapping, as_text, blank, clean
+from tradingagents_core.llm.reading import (
+    MalformedReply,
+    as_mapping,
+    as_text,
+    blank,
+    clean,
+    moved_to,
+)
 from tradingagents_core.llm.replaying import CallFailed, FailedKind, LiveReply
 from tradingagents_core.protocols import Reply
 from tradingagents_core.settings import ModelSpec
@@ -135,7 +142,8 @@ def attempt(door: Door, content: bytes, read: Callable[[str], Reply]) -> Reply:
     # UTF-8, whatever charset a header names.
     text = _blanked(answer.content.decode("utf-8-sig", "replace"), door.secrets)
     if not answer.is_success:
-        failure = _refused(answer.status_code, text, door.secrets)
+        moved = moved_to(answer.status_code, answer.headers)
+        failure = _refused(answer.status_code, moved or text, door.secrets)
         broke_down = answer.status_code == HTTPStatus.FAILED_DEPENDENCY
         if broke_down or may_pass(answer.status_code, answer.headers):
             raise MayPass(failure, wait_s=asked_wait_s(answer.headers))

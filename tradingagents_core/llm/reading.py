@@ -130,6 +130,14 @@ def object_or_none(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and not is_deep(value) else None
 
 
+def moved_to(status: int, headers: Mapping[str, str]) -> str:
+    """Return the words for an answer that points elsewhere, or nothing for another answer."""
+    place = headers.get("location", "")
+    if not 300 <= status < 400 or not place:
+        return ""
+    return f"it points to {place}, and no redirect is followed: set base_url to where it is"
+
+
 def token_count(value: object) -> int | None:
     """Return a count of tokens, or None where it can be none."""
     sound = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS

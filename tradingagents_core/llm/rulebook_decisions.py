@@ -230,8 +230,8 @@ def _verdict(direction: int | None, alpha: float | None) -> str:
         return "An alpha of zero is on neither side. The rules are kept as they are."
     return (
         "The alpha is against the call. The thresholds are kept, for one result is no reason to "
-        "move them. Two such calls on this side and none that went well, among the last three, cost "
-        "it one tier."
+        "move them. Two such calls on this side and none that went well, among the last three, "
+        "cost it one tier."
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tradingagents_core.protocols import Identity, View
+from tradingagents_core.errors import ToolInputError
+from tradingagents_core.protocols import Identity, Row, View
 from tradingagents_core.tools.text import one_line
 
 
@@ -22,12 +23,14 @@ class ToolLimits:
         news_items: Items of one answer, the newest.
         global_news_days: Calendar days of news about the world.
         global_news_items: Items of one answer, the newest.
+        estimated: Whether rows are shown whose day of publication is an estimate.
     """
 
     news_days: int = 7
     news_items: int = 20
     global_news_days: int = 7
     global_news_items: int = 20
+    estimated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,27 @@ def title(identity: Identity) -> str:
 def days_back(end: date, days: int) -> date:
     """Return the date so many calendar days earlier, held at the calendar's first day."""
     return date.fromordinal(max(1, end.toordinal() - days))
+
+
+def rows_from(
+    view: View,
+    table: str,
+    symbol: str | None = None,
+    *,
+    start: date,
+    end: date | None,
+    last: int | None = None,
+) -> tuple[Row, ...]:
+    """Return the rows of a window whose start no model chose.
+
+    One that begins before the data's range is no error, as a date of a model's own would be.
+    """
+    try:
+        return view.rows(table, symbol, start=start, end=end, last=last)
+    except ToolInputError:
+        found = view.rows(table, symbol, end=end)
+    found = tuple(row for row in found if row.known_at.date() >= start)
+    return found if last is None else found[-last:]
 
 
 def cut_notes(view: View, **asked: date | None) -> list[str]:

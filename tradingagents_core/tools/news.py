@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 
 from tradingagents_core.errors import DataUnavailable, ToolInputError
 from tradingagents_core.protocols import Row, View
@@ -12,6 +13,7 @@ from tradingagents_core.tools.base import (
     cut_notes,
     days_back,
     look_up,
+    rows_from,
     title,
 )
 from tradingagents_core.tools.inputs import GlobalNewsArguments, NewsArguments
@@ -28,12 +30,12 @@ def get_news(view: View, arguments: NewsArguments, limits: ToolLimits) -> str:
         raise ToolInputError(f"start_date {start} is after end_date {end}: swap them")
     notes = cut_notes(view, start_date=start, end_date=end)
     newest = _newest(view, end)
-    start = days_back(newest, limits.news_days) if start is None else min(start, newest)
     return _news(
         view,
         about=title(identity),
         instrument=identity.instrument,
-        start=start,
+        start=days_back(newest, limits.news_days) if start is None else min(start, newest),
+        asked=start is not None,
         end=end,
         limit=limits.news_items,
         notes=notes,
@@ -50,6 +52,7 @@ def get_global_news(view: View, arguments: GlobalNewsArguments, limits: ToolLimi
         about="the world's markets",
         instrument=None,
         start=start,
+        asked=False,
         end=end,
         limit=arguments.limit or limits.global_news_items,
         notes=cut_notes(view, curr_date=end),
@@ -66,12 +69,14 @@ def _news(
     about: str,
     instrument: str | None,
     start: date,
+    asked: bool,
     end: date | None,
     limit: int,
     notes: list[str],
 ) -> str:
     view.require(_TABLE, instrument)
-    rows = view.rows(_TABLE, instrument, start=start, end=end, last=limit)
+    read = view.rows if asked else partial(rows_from, view)
+    rows = read(_TABLE, instrument, start=start, end=end, last=limit)
     if not rows and not view.rows(_TABLE, instrument, last=1):
         # A source that keeps recent items alone looks like silence in the past: it is said.
         raise DataUnavailable(f"no news about {about} is on record up to {view.session}")
@@ -87,7 +92,9 @@ def _item(row: Row) -> str:
     headline = one_line(str(row.fields.get("title") or ""), 200)
     summary = row.fields.get("summary")
     told = f" | {one_line(str(summary))}" if summary else ""
-    return f"- {instant_text(row.known_at)} | {source} | {headline}{told}"
+    # Of an item with a date alone the hour is that of the day's end, and no reader shall trust it.
+    mark = " (time estimated)" if row.fields.get("known_at_basis") == "estimated" else ""
+    return f"- {instant_text(row.known_at)}{mark} | {source} | {headline}{told}"
 
 
 NEWS = Tool(

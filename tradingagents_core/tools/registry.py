@@ -11,7 +11,7 @@ from typing import Any
 
 from tradingagents_core.errors import DataUnavailable, NoMarketData, ToolInputError
 from tradingagents_core.protocols import CURRENT_SITE, View
-from tradingagents_core.tools import company, market, news
+from tradingagents_core.tools import company, macro, market, news, odds
 from tradingagents_core.tools.base import Tool, ToolLimits
 from tradingagents_core.tools.inputs import parse_arguments
 from tradingagents_core.tools.text import quoted
@@ -36,8 +36,8 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
             news.NEWS,
             news.GLOBAL_NEWS,
             company.INSIDER_TRANSACTIONS,
-            company.MACRO_INDICATORS,
-            company.PREDICTION_MARKETS,
+            macro.MACRO_INDICATORS,
+            odds.PREDICTION_MARKETS,
         )
     }
 )

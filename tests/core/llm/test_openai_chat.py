@@ -258,6 +258,16 @@ def test_a_server_that_hangs_is_given_up_in_time() -> None:
     assert time.perf_counter() - started < 5
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_told_and_neither_prompt_nor_key_goes_elsewhere(status: int) -> None:
+    with OpenAIServer(wire.text("from elsewhere")) as elsewhere:
+        place = f"{elsewhere.url}/chat/completions"
+        outcome = ends_with(wire.Act(status=status, body={}, headers={"location": place}))
+        assert elsewhere.connections == 0
+    assert outcome.kind == "transport"
+    assert f"answered {status}: it points to {place}, and no redirect is followed" in str(outcome)
+
+
 def test_a_dropped_connection_is_a_transport_outcome() -> None:
     assert ends_with(wire.Act(drop=True)).message.startswith("the provider cannot be reached")
 

@@ -93,6 +93,19 @@ def test_what_a_status_means(status: int, body: Mapping[str, Any], kind: str) ->
     assert failed(error(status, body)).kind == kind
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_told_and_not_followed(status: int) -> None:
+    with OpenAIServer(Act(body="1")) as elsewhere:
+        place = f"{root_of(elsewhere)}/say?key={SECRET}"
+        failure = failed(error(status, {}, location=place), retries=3)
+        assert elsewhere.connections == 0
+    assert (failure.kind, failure.retries) == ("transport", 0)
+    assert failure.message == (
+        f"the provider answered {status}: it points to {root_of(elsewhere)}/say?key=[API key], "
+        "and no redirect is followed: set base_url to where it is"
+    )
+
+
 @pytest.mark.parametrize("status", [424, 429, 503, 529])
 def test_what_passes_by_waiting_is_tried_again_and_counted(status: int) -> None:
     script = (error(status, {}, **{"retry-after": "0"}),) * 2
