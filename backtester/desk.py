@@ -343,7 +343,8 @@ class Desk:
                 f"{day} is outside snapshot {self.snapshot.name}, which covers "
                 f"{self.snapshot.start} to {self.snapshot.end}: choose a date within it"
             )
-        instrument = resolve_ticker(self.snapshot, ticker, config)
+        (asked_for,) = config.tickers
+        instrument = resolve_ticker(self.snapshot, asked_for, config)
         session = market_of(self.snapshot, instrument).calendar.last_on_or_before(day)
         return config.model_copy(
             update={

@@ -128,9 +128,11 @@ def explain(prefix: str, cache: ReplyCache, journals: Mapping[str, Path]) -> Exp
         some = ", ".join(sorted(known)[:_SHOWN])
         raise UsageError(f"{prefix} is the front of {len(known)} keys ({some}): give more of it")
     if not known:
+        several = "" if len(journals) == 1 else "s"
         raise DataError(
             f"no call with a key {prefix}{'' if len(prefix) == _KEY_LENGTH else '...'} is known in "
-            f"{cache.folder} or in {len(journals)} journals: name the cassette or cache that has it"
+            f"{cache.folder} or in {len(journals)} journal{several}: name the cassette or cache "
+            "that has it"
         )
     (key,) = known
     record = cache.get(key)

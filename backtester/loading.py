@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from backtester.spellings import (
     value_of_text,
 )
 from tradingagents_core.llm.catalogue import Catalogue, builtin_catalogue, read_catalogue
+from tradingagents_core.settings import ScriptedReply, ScriptedTool
 
 # Variables of the test suite: whoever has them set runs the commands as well.
 NO_SETTINGS = ("BACKTESTER_EXTRA_DATA", "BACKTESTER_TEST_TZ")
@@ -99,7 +101,29 @@ def _script(value: Any) -> Any:
     document = spellings.read_toml(Path(named), what="script")
     if set(document) != {"script"}:
         raise UsageError(f"script {named}: write each reply under [[script]], and nothing else")
+    for reply in _tables(document["script"]):
+        _require_keys(reply, ScriptedReply, f"script {named}")
+        for tool in _tables(reply.get("tools")):
+            _require_keys(tool, ScriptedTool, f"script {named}: tools")
     return document["script"]
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    """Return the tables of a list; what else there may be is refused with the other settings."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _require_keys(
+    given: dict[str, Any], kind: type[ScriptedReply] | type[ScriptedTool], where: str
+) -> None:
+    """Refuse a key that a reply of a script does not have, with those that it has."""
+    known = [field.name for field in fields(kind)]
+    for key in given:
+        if key not in known:
+            raise UsageError(
+                f"{where}: unknown key {shown(key)}: write {', '.join(known)} "
+                "('backtester models scripted' shows a sample)"
+            )
 
 
 def _merged(layers: Iterable[Iterable[Given]]) -> dict[str, Given]:

@@ -14,12 +14,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.floor import FLOOR
+from benchmarks.freezing import FREEZING
 from benchmarks.indicators import INDICATORS
 from benchmarks.measure import Benchmark, Finding, Outcome, Timing, machine
 from benchmarks.replies import REPLIES
 from benchmarks.startup import STARTUP
 
-BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS, REPLIES)
+BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS, REPLIES, FREEZING)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -85,6 +85,8 @@ def _pair(word: str) -> str | None:
     base, quote = _halves(word)
     if not base:
         return None
+    if base in CURRENCIES and quote in STABLE_COINS:
+        quote = "USD"  # no coin goes by a currency's name
     if base in METALS and quote in ("USD", *STABLE_COINS):
         return METALS[base]
     if base in CURRENCIES and quote in CURRENCIES and base != quote:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backtester.cli.live import PipeView, TerminalView
     from backtester.config import RunConfig
     from backtester.desk import Analysis, Desk
+    from backtester.snapshot import Snapshot
 
 Ticker = Annotated[
     Text, typer.Argument(metavar="TICKER", help="Symbol or instrument of the snapshot.")
@@ -232,14 +233,41 @@ def _decide(config: RunConfig, memory: str, ticker: str) -> None:
         api_keys=api_keys_of(config),
     )
     tell_unknown_models(config)
+    for note in _notes(desk.snapshot, config, ticker):
+        typer.echo(f"note: {printable(note)}", err=True)
     with _view() as view:
         analysis = desk.decide(config.model_dump(), ticker, config.end, watcher=view)
     report = write_report_tree(analysis.decision.state, analysis.folder)
     _tell(analysis, desk, report)
 
 
+def _notes(snapshot: Snapshot, config: RunConfig, ticker: str) -> Iterator[str]:
+    """Yield what a decision is going to be about that its question does not say."""
+    from backtester.broker import benchmark_for
+    from backtester.plan import resolve_ticker
+    from backtester.pricing import market_of
+
+    day = config.end
+    if not snapshot.start <= day <= snapshot.end:
+        return  # The desk refuses it.
+    instrument = resolve_ticker(snapshot, ticker, config)
+    session = market_of(snapshot, instrument).calendar.last_on_or_before(day)
+    if session != day:
+        yield f"{day} is no session: decided on {session}"
+    choice = benchmark_for(instrument, config.benchmark_of(instrument))
+    held = snapshot.instruments()
+    if choice.symbol is None or choice.source == "explicit" or choice.symbol in held:
+        return
+    if not snapshot.resolve(choice.symbol, session):
+        example = next((name for name in held if name.startswith("^")), "none")
+        yield (
+            f"benchmark {choice.symbol} is not in the snapshot: no alpha; name one with "
+            f"--benchmark, for example {example}"
+        )
+
+
 def _tell(analysis: Analysis, desk: Desk, report: Path) -> None:
-    from backtester.cli.live import Usage
+    from backtester.cli.live import Usage, lessons_in_words
 
     record = analysis.record
     lessons = [call for lesson in analysis.settled for call in lesson.calls]
@@ -248,7 +276,7 @@ def _tell(analysis: Analysis, desk: Desk, report: Path) -> None:
     lines = {
         "analysis": f"{record.symbol} on {record.key.session}, known to {record.cutoff:%H:%M}Z",
         "used": f"{Usage.of([*lessons, *record.calls])}; {tools} tool calls",
-        "memory": f"{memory}, {len(record.lessons_shown)} lessons shown",
+        "memory": f"{memory}, {lessons_in_words(len(record.lessons_shown))}",
         "reports": str(report),
         "rating": record.rating or "none: no rating could be read",
     }

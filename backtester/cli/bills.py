@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
-from backtester.cli.render import simple_table, write
+from backtester.cli.render import simple_table, write_fitting
 from backtester.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.estimate import Estimate, NodeEstimate
 
 _UNKNOWN = "unknown"
+_CALLS = ("recorded\n(exact)", "to ask,\nexpected", "to ask,\nworst case")
+_SIZES = (
+    *("tokens in,\nexpected", "tokens out,\nexpected", "tokens,\nworst case"),
+    *("USD,\nexpected", "USD,\nworst case"),
+)
 
 
 def show_estimate(estimate: Estimate, *, as_json: bool) -> None:
@@ -29,23 +35,40 @@ def show_estimate(estimate: Estimate, *, as_json: bool) -> None:
         return
     for line in _first_lines(estimate):
         typer.echo(printable(line))
-    table = simple_table("node", "model")
-    for heading in (
-        "recorded\n(exact)",
-        "to ask,\nexpected",
-        "to ask,\nworst case",
-        "tokens in,\nexpected",
-        "tokens out,\nexpected",
-        "tokens,\nworst case",
-        "USD,\nexpected",
-        "USD,\nworst case",
-    ):
-        table.add_column(heading, justify="right", vertical="bottom")
-    for node in (*estimate.nodes, estimate.total):
-        table.add_row(*(Text(printable(word, keep="")) for word in _cells(node)))
-    write(table)
+    write_fitting(*_layouts(estimate))
     for line in _last_lines(estimate):
         typer.echo(printable(line))
+
+
+def _layouts(estimate: Estimate) -> Iterator[tuple[Table, ...]]:
+    """Yield the tables by node, the widest first; where it is narrow there are several."""
+    several = len(_models(estimate)) > 1
+    names = ("node", "model") if several else ("node",)
+    yield (_table(estimate, names, (*_CALLS, *_SIZES)),)
+    sizes = _narrow(estimate, ("node",), _SIZES)
+    yield _narrow(estimate, names, _CALLS), sizes
+    if several:
+        yield _narrow(estimate, names, ()), _narrow(estimate, ("node",), _CALLS), sizes
+
+
+def _narrow(estimate: Estimate, names: Sequence[str], figures: Sequence[str]) -> Table:
+    table = _table(estimate, names, figures)
+    table.padding = (0, 0)
+    return table
+
+
+def _table(estimate: Estimate, names: Sequence[str], figures: Sequence[str]) -> Table:
+    table = simple_table(*names)
+    for heading in figures:
+        table.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
+    for node in (*estimate.nodes, estimate.total):
+        cells = _cells(node)
+        table.add_row(*(Text(printable(cells[name], keep="")) for name in (*names, *figures)))
+    return table
+
+
+def _models(estimate: Estimate) -> tuple[str, ...]:
+    return tuple(sorted({node.model for node in estimate.nodes}))
 
 
 def _first_lines(estimate: Estimate) -> Iterator[str]:
@@ -58,6 +81,8 @@ def _first_lines(estimate: Estimate) -> Iterator[str]:
         "recording, or not known before others are decided"
     )
     yield f"cutoffs  {estimate.cutoffs}, {first:%Y-%m-%d %H:%M}Z to {last:%Y-%m-%d %H:%M}Z"
+    if len(_models(estimate)) == 1:
+        yield f"model    {_models(estimate)[0]}"
     yield f"lessons  {estimate.lessons} at most, {estimate.lessons_there} of them recorded"
     if estimate.spent:
         yield f"spent    {estimate.spent} by earlier commands of this run"
@@ -82,19 +107,17 @@ def _last_lines(estimate: Estimate) -> Iterator[str]:
         yield f"the price of {model} is unknown: name it in a file of your own (models_file)"
 
 
-def _cells(node: NodeEstimate) -> tuple[str, ...]:
-    return (
-        node.node,
-        node.model,
-        str(node.served),
-        str(node.expected),
-        str(node.worst),
-        _count(node.input_tokens),
-        _count(node.output_tokens),
-        _count(node.worst_tokens),
-        _dollars(node.cost_usd),
-        _dollars(node.worst_cost_usd),
+def _cells(node: NodeEstimate) -> dict[str, str]:
+    calls = (str(node.served), str(node.expected), str(node.worst))
+    sizes = (
+        *map(_count, (node.input_tokens, node.output_tokens, node.worst_tokens)),
+        *map(_dollars, (node.cost_usd, node.worst_cost_usd)),
     )
+    return {
+        "node": node.node,
+        "model": node.model,
+        **dict(zip((*_CALLS, *_SIZES), (*calls, *sizes), strict=True)),
+    }
 
 
 def _count(tokens: int | None) -> str:

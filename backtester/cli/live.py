@@ -36,6 +36,9 @@ _REPORTS: Final = {
     TRADER: "trader_investment_plan",
     RISK_DEBATE.judge: "final_trade_decision",
 }
+# Folder of the report tree in which the speeches of a debate are kept.
+_DEBATES: Final = {"2_research": INVEST_DEBATE, "4_risk": RISK_DEBATE}
+_LONGEST_SPEECH: Final = 1200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +161,46 @@ class Board:
         """Return the report that a node has just handed in, or an empty text."""
         row = self._analysts.get(node)
         field = row.report_field if row is not None else _REPORTS.get(node, "")
-        return printable(str(update.get(field, ""))).strip()
+        said = str(update.get(field, "")) if field else _speech_of(node, update)
+        return printable(said).strip()
 
     def _role(self, node: str) -> str:
         row = self._analysts.get(node)
         return row.node if row is not None else node
+
+
+def _speech_of(node: str, update: Mapping[str, Any]) -> str:
+    """Return what a side of a debate has just said, shortened, or an empty text."""
+    for folder, debate in _DEBATES.items():
+        for speaker in debate.speakers:
+            if speaker.node == node and debate.state_field in update:
+                said = str(update[debate.state_field][speaker.response_field])
+                file = f"{folder}/{speaker.tag.lower()}.md"
+                return _short(said.removeprefix(f"{speaker.label}:").strip(), file)
+    return ""
+
+
+def _short(text: str, file: str) -> str:
+    """Cut a long speech at a blank and say where all of it is."""
+    if len(text) <= _LONGEST_SPEECH:
+        return text
+    front = text[:_LONGEST_SPEECH].rsplit(maxsplit=1)[0]
+    return f"{front} ...\n\n(shortened; all of it will be in {file} beside the report)"
+
+
+def _as_written(report: str) -> Markdown:
+    """Return Markdown whose line ends stay line ends, as in the text."""
+    markdown = Markdown(report, hyperlinks=False)
+    for token in markdown.parsed:
+        for child in token.children or ():
+            if child.type == "softbreak":
+                child.type = "hardbreak"
+    return markdown
+
+
+def lessons_in_words(count: int) -> str:
+    """Return how many lessons are shown."""
+    return f"{count} lesson{'' if count == 1 else 's'} shown"
 
 
 def _roles(debate: DebateRow) -> tuple[str, ...]:
@@ -170,7 +208,7 @@ def _roles(debate: DebateRow) -> tuple[str, ...]:
 
 
 def _headline(opening: Opening) -> str:
-    words = f"{opening.symbol} on {opening.session}, {opening.lessons} lessons shown"
+    words = f"{opening.symbol} on {opening.session}, {lessons_in_words(opening.lessons)}"
     if opening.done:
         words += f", going on after {opening.done[-1]}"
     return words
@@ -223,7 +261,7 @@ class TerminalView:
         report = self._board.report_of(node, update)
         if report:
             title = Text(node)
-            self._console.print(Rule(title, align="left"), Markdown(report, hyperlinks=False), "")
+            self._console.print(Rule(title, align="left"), _as_written(report), "")
 
     def _draw(self) -> RenderableType:
         if self._board is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -22,12 +23,52 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "unknown"
 _OLLAMA_PORT = 11434
+_SCRIPT = """\
+The provider 'scripted' asks nobody: it says what a TOML file holds. Name the file with
+  --provider scripted --model anything --set script=said.toml
+
+# The first reply whose conditions all hold is said. Conditions, each of which may be left out:
+#   node          who asks, such as "Market Analyst", "Trader" or "Reflector"
+#   contains      text that the prompt holds
+#   tool_answers  how many answers of tools the prompt holds; 0 is the first turn
+# What is said:
+#   text           the answer
+#   tools          tools that are called, each with a name and its args
+#   finish_reason  "stop" if left out; "length" is an answer that was cut
+[[script]]
+node = "Market Analyst"
+tool_answers = 0
+tools = [{ name = "get_indicators", args = { symbol = "AAPL" } }]
+
+[[script]]
+node = "Trader"
+contains = "AAPL"
+text = "I would hold."
+finish_reason = "stop"
+
+# Without conditions, at the end: the answer to all else.
+[[script]]
+text = "All is well. RATING: Overweight"
+"""
+_MORE_HELP = """\
+A models file (the setting models_file of a run) is TOML, and its figures win; each of them may be
+left out:
+
+\b
+[models.openai."gpt-4o"]
+context = { tokens = 128000 }
+cutoff = { date = 2023-10-01 }
+price = { input = 2.5, output = 10.0, as_of = 2026-01-31, source = "..." }
+
+Context is in tokens, a price in US dollars per million of them. 'backtester models scripted' shows
+how a script is written.
+"""
 _ENDS = {"http": 80, "https": 443}
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's command."""
-    app.command("models")(models)
+    app.command("models", help=f"{getdoc(models)}\n\n{_MORE_HELP}")(models)
 
 
 def models(
@@ -55,6 +96,8 @@ def models(
         typer.echo(json.dumps(_document(rows, known, provider), indent=2, sort_keys=True))
     elif provider is None:
         _print_providers(rows, known)
+    elif provider == "scripted":
+        typer.echo(_SCRIPT, nl=False)
     else:
         _print_models(provider, known)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 # A pipe has no width: nothing may be folded or cut off that a program will read.
 _PIPE_WIDTH = 160
+# Wider than any table: what one takes is measured at this width.
+_NO_LIMIT = 100_000
+# A folded column that is narrower than this is no longer read.
+_LEAST_FOLDED = 24
+# Blanks between two columns of a table.
+_BETWEEN = 3
 _BASES = {
     "price": "price basis: both sides without dividends",
     "total": "total basis: both sides with dividends",
@@ -117,7 +124,7 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
         _OUT.print(printable(line), markup=False)
     for problem in store.problems(database, run_id):
         _OUT.print(printable(problem), markup=False)
-    _OUT.print(_rating_table(database, run_id))
+    write(_rating_table(database, run_id))
     _OUT.print(
         f"equal weight, every cell long: mean return {_percent(summary.equal_weight_return)}   "
         f"benchmark over the same windows: {_percent(summary.benchmark_return)} "
@@ -183,8 +190,29 @@ def _rating_table(database: Path, run_id: str) -> Table:
 
 
 def write(table: Table) -> None:
-    """Print a table."""
-    _OUT.print(table)
+    """Print a table whole: one that is too wide runs on over the edge, and no figure is cut."""
+    wide = natural_width(table)
+    roomy = Console(highlight=False, soft_wrap=True, width=wide) if wide > _OUT.width else _OUT
+    roomy.print(table)
+
+
+def write_fitting(*layouts: Sequence[Table]) -> None:
+    """Print the first layout whose tables all fit the terminal, else the last one."""
+    chosen = next(filter(_fits, layouts), layouts[-1])
+    for place, table in enumerate(chosen):
+        if place:
+            _OUT.print()
+        write(table)
+
+
+def _fits(tables: Sequence[Table]) -> bool:
+    return all(natural_width(table) <= _OUT.width for table in tables)
+
+
+def natural_width(table: Table) -> int:
+    """Return how many columns of a terminal a table takes if nothing of it is cut."""
+    options = _OUT.options.update(width=_NO_LIMIT)
+    return Measurement.get(_OUT, options, table).maximum
 
 
 def simple_table(*headings: str) -> Table:
@@ -204,22 +232,44 @@ def show_runs(runs: RunList) -> None:
     if not runs.manifests and not runs.damaged:
         _OUT.print("no runs yet: start one with 'backtester demo' or 'backtester run'")
         return
-    table = _table("run", "status", "cells", "what", "created", "root")
-    rows: list[tuple[str, ...]] = [
-        (
-            manifest.run_id,
-            manifest.status,
-            str(manifest.cells_planned),
-            _what(manifest.identity),
-            manifest.created_at.replace("+00:00", "Z"),
-            (manifest.results_root or "")[:12],
-        )
+    rows = [
+        {
+            "run": manifest.run_id,
+            "status": manifest.status,
+            "cells": str(manifest.cells_planned),
+            "what": _what(manifest.identity),
+            "created": manifest.created_at.replace("+00:00", "Z"),
+            "root": (manifest.results_root or "")[:12],
+        }
         for manifest in runs.manifests
     ]
-    rows += [(run.run_id, "damaged", "", "", "", "") for run in runs.damaged]
+    rows += [{"run": run.run_id, "status": "damaged"} for run in runs.damaged]
+    write_fitting(*_runs_layouts(rows))
+
+
+def _runs_layouts(rows: Sequence[Mapping[str, str]]) -> Iterator[tuple[Table]]:
+    """Yield tables of runs, the widest first; ids, status and cells are whole in each of them."""
+    least = ("run", "status", "cells")
+    yield (_runs_table(rows, (*least, "what", "created", "root")),)
+    yield (_runs_table(rows, (*least, "what", "created")),)
+    for others in (("created",), ()):
+        room = _OUT.width - natural_width(_runs_table(rows, (*least, *others))) - _BETWEEN
+        if room >= _LEAST_FOLDED:
+            yield (_runs_table(rows, (*least, "what", *others), folded=room),)
+    yield (_runs_table(rows, least),)
+
+
+def _runs_table(
+    rows: Sequence[Mapping[str, str]], names: Sequence[str], *, folded: int | None = None
+) -> Table:
+    table = _table(*names)
+    for column in table.columns if folded is not None else ():
+        column.vertical = "top"
+        if column.header == "what":
+            column.width, column.no_wrap, column.overflow = folded, False, "fold"
     for row in rows:
-        table.add_row(*(Text(printable(cell, keep="")) for cell in row))
-    _OUT.print(table)
+        table.add_row(*(Text(printable(row.get(name, ""), keep="")) for name in names))
+    return table
 
 
 def _what(identity: Mapping[str, Any]) -> str:
@@ -268,20 +318,27 @@ def show_manifest(manifest: RunManifest) -> None:
 
 def show_sights(database: Path, run_id: str) -> None:
     """Print what each node of a run was given of the snapshot."""
-    table = _table("node", "table")
+    rows = store.sights(database, run_id)
+    wide, narrow = _table("node", "table"), _table("node\n  table")
+    narrow.padding = (0, 0)
     for heading in ("reads", "rows", "window from", "to", "newest row known at"):
-        table.add_column(heading, justify="right")
-    for sight in store.sights(database, run_id):
-        table.add_row(
-            sight.node,
-            sight.table,
+        wide.add_column(heading, justify="right", no_wrap=True)
+        narrow.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
+    node = None
+    for sight in rows:
+        cells = (
             str(sight.reads),
             str(sight.rows),
             str(sight.first or "open"),
             str(sight.last or "open"),
             f"{sight.newest:%Y-%m-%d %H:%M}Z" if sight.newest else "no dated row",
         )
-    _OUT.print(table)
+        wide.add_row(sight.node, sight.table, *cells)
+        if sight.node != node:
+            narrow.add_row(sight.node)
+        narrow.add_row(f"  {sight.table}", *cells)
+        node = sight.node
+    write_fitting((wide,), (narrow,))
     _OUT.print()
 
 
@@ -293,9 +350,9 @@ def show_stats(rows: Sequence[NodeStats]) -> None:
     """Print what a cache or a cassette holds, by node and model."""
     table = _table("node", "provider", "model")
     for heading in ("answers", "tokens in", "tokens out", "characters", "seconds"):
-        table.add_column(heading, justify="right")
-    table.add_column("oldest")
-    table.add_column("newest")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("oldest", no_wrap=True)
+    table.add_column("newest", no_wrap=True)
     for row in rows:
         counts = (row.records, row.input_tokens, row.output_tokens, row.characters)
         words = ["n/a" if count is None else str(count) for count in counts]
@@ -303,7 +360,7 @@ def show_stats(rows: Sequence[NodeStats]) -> None:
         names = (row.node, row.provider, row.model)
         cells = (*names, *words, f"{row.latency_s:.1f}", *ages)
         table.add_row(*(Text(printable(cell, keep="")) for cell in cells))
-    _OUT.print(table)
+    write(table)
 
 
 def show_settings(rows: Iterable[tuple[str, str, str, str]]) -> None:

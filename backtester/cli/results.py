@@ -94,7 +94,10 @@ def show(
 
 def sql(
     query: Annotated[str, typer.Argument(help="One SELECT.")],
-    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="How to write it; default by the file's suffix, else table."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds, up to a day.")] = 60.0,
     reports_dir: ReportsDir = None,
@@ -107,6 +110,7 @@ def sql(
     from backtester.sql import run_sql
 
     database = reports_folder(reports_dir) / "results.duckdb"
+    form = form or _format_of(out)
     text = run_sql(
         database, query, format=form.value, out=out, time_limit_s=time_limit, own_process=True
     )
@@ -114,6 +118,12 @@ def sql(
         typer.echo(_for_terminal(text, form), nl=False)
     else:
         typer.echo(text.encode(), nl=False)
+
+
+def _format_of(out: Path | None) -> Format:
+    """Return the format that a file's suffix names, such as csv, and a table for any other."""
+    suffix = out.suffix.lower().removeprefix(".") if out is not None else ""
+    return Format(suffix) if suffix in set(Format) - {Format.TABLE} else Format.TABLE
 
 
 def _for_terminal(text: str, form: Format) -> str:

@@ -140,7 +140,7 @@ Warmup = Annotated[
         parser=whole("--warmup"), metavar="INTEGER", help="First sessions that are not scored."
     ),
 ]
-ProviderName = Annotated[Text, typer.Option(help="rulebook, openai or openai_compatible.")]
+ProviderName = Annotated[Text, typer.Option(help="A provider of 'backtester models'.")]
 Model = Annotated[Text, typer.Option(help="Model of both tiers.")]
 BaseUrl = Annotated[Text, typer.Option(help="Endpoint of the provider.")]
 OnFailure = Annotated[Text, typer.Option(help="continue or stop.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,7 @@ from backtester.spellings import shown
 from backtester.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.records import CellRecord, LessonRecord
+    from backtester.records import CellKey, CellRecord, LessonRecord
     from backtester.reply_cache import ReplyCache
 
 
@@ -48,7 +48,7 @@ def transcript(
     key = CellKey(session=_date(session), ticker=ticker, trial=trial)
     cell = ledger.cells.get(key)
     if cell is None:
-        raise DataError(f"run {folder.run_id} has no cell {key}: see 'backtester sql' on cells")
+        raise DataError(_no_cell(folder.run_id, key, ledger.cells))
     cache = ReplyCache.open(cache_folder(data_folder(data_dir)), read_only=True)
     owners: list[CellRecord | LessonRecord] = [cell]
     if key in ledger.lessons:
@@ -59,7 +59,21 @@ def transcript(
             count += 1
             typer.echo(printable(text))
     if count == 0:
-        raise UsageError(f"{key} made no call{f' from node {shown(node)}' if node else ''}")
+        nodes = dict.fromkeys(call.node for owner in owners for call in owner.calls)
+        known = f": its nodes are {', '.join(nodes)}" if nodes else ""
+        raise UsageError(f"{key} made no call{f' from node {shown(node)}' if node else ''}{known}")
+
+
+def _no_cell(run_id: str, key: CellKey, cells: Iterable[CellKey]) -> str:
+    """Say what a run has where the cell that was asked for should be."""
+    ours = sorted(other.session for other in cells if other.ticker == key.ticker)
+    if ours:
+        return (
+            f"run {run_id} has no cell {key}: {key.ticker} has {len(ours)} from {ours[0]} to "
+            f"{ours[-1]}: see 'backtester sql' on cells"
+        )
+    tickers = ", ".join(sorted({other.ticker for other in cells})) or "none yet"
+    return f"run {run_id} has no cell {key}: its tickers are {tickers}"
 
 
 def _calls(owner: CellRecord | LessonRecord, cache: ReplyCache, node: str | None) -> Iterator[str]:

@@ -256,6 +256,18 @@ def test_a_transcript_shows_what_was_asked_and_answered_with_no_control_characte
     assert all(char.isprintable() or char in "\n\t" for char in said.out)
 
 
+def test_a_transcript_that_there_is_not_says_which_there_are(command: Command) -> None:
+    stranger = command("transcript", "latest", "FB", "2018-01-05")
+    assert stranger.code == 3
+    assert "its tickers are AAA" in stranger.err
+    other_day = command("transcript", "latest", "AAA", "2018-01-06")
+    assert "AAA has 3 from 2018-01-05 to 2018-01-19" in other_day.err
+    node = command("transcript", "latest", "AAA", "2018-01-05", "--node", "trader")
+    assert node.code == 2
+    assert "its nodes are Market Analyst, " in node.err
+    assert "Trader, " in node.err
+
+
 def test_settings_are_listed_with_their_defaults(command: Command) -> None:
     said = command("settings")
 
@@ -374,6 +386,27 @@ def test_sql_writes_every_format(command: Command, workspace: Path, form: str) -
     if form == "csv":
         assert target.read_text().splitlines()[0] == "session,rating"
         assert len(target.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [
+        ("out.csv", b"rating,n\n"),
+        ("out.JSON", b'[{"rating"'),
+        ("out.parquet", b"PAR1"),
+        ("out.txt", b""),
+    ],
+)
+def test_sql_takes_the_format_from_the_suffix(
+    command: Command, workspace: Path, file: str, begins: bytes
+) -> None:
+    query = "SELECT 'Buy' AS rating, 1 AS n"
+    assert command("sql", query, "-o", file).code == 0
+    written = (workspace / file).read_bytes()
+    assert written.replace(b"\n", b"").replace(b" ", b"").startswith(begins.strip())
+    assert (b"rating,n" in written) is (file == "out.csv")
+    assert command("sql", query, "-o", file, "--format", "csv").code == 0
+    assert (workspace / file).read_bytes() == b"rating,n\nBuy,1\n"
 
 
 def test_rebuild_makes_the_same_tables_anew(command: Command, workspace: Path) -> None:

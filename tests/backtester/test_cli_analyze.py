@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -15,19 +16,23 @@ import termios
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from backtester import cli
+from backtester.attended import Opening
 from backtester.cli import ask
-from backtester.cli.live import Usage
+from backtester.cli.live import TerminalView, Usage
 from backtester.journal import encode, read_ledger
 from tests.support.openai_server import Act, OpenAIServer, Received
 from tests.support.records import make_call, make_key
 from tests.support.rulebook_server import Fault, by_the_rules, faulty
 from tests.support.workspaces import Workspace, make_workspace
+from tradingagents_core.settings import PipelineSettings
 
 COMMAND = [sys.executable, "-c", "from backtester.cli import main; main()"]
 ANALYZE = ["analyze", "AAA", "2018-01-05", "--snapshot", "small", "--benchmark", "^GSPC"]
@@ -72,8 +77,13 @@ def test_a_pipe_gets_reports_and_rating_and_progress_goes_to_the_error_stream(
         "## Sentiment Analyst",
         "## News Analyst",
         "## Fundamentals Analyst",
+        "## Bull Researcher",
+        "## Bear Researcher",
         "## Research Manager",
         "## Trader",
+        "## Aggressive Analyst",
+        "## Conservative Analyst",
+        "## Neutral Analyst",
         "## Portfolio Manager",
     ]
     assert "Bull Researcher works ..." in said.err.splitlines()
@@ -164,7 +174,58 @@ def test_a_settled_decision_is_told_and_its_lesson_counted(
     said = command(capsys, *[word.replace("01-05", "01-19") for word in ANALYZE])
 
     assert re.search(r"^settled AAA of 2018-01-05: return [+-]\d", said.err, re.MULTILINE)
-    assert "default, 1 lessons shown" in said.out
+    assert "default, 1 lesson shown" in said.out
+    assert "AAA on 2018-01-19, 1 lesson shown" in said.err
+
+
+def test_a_day_without_trade_and_a_benchmark_that_is_not_there_are_told_at_the_start(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("analyze", "AAA", "2018-01-06", "--snapshot", "small", "--analysts", "market")
+    said = command(capsys, *words)
+
+    assert said.code == 0
+    assert said.err.splitlines()[:2] == [
+        "note: 2018-01-06 is no session: decided on 2018-01-05",
+        (
+            "note: benchmark SPY is not in the snapshot: no alpha; name one with --benchmark, "
+            "for example ^GSPC"
+        ),
+    ]
+    assert "note:" not in command(capsys, *ANALYZE, "--analysts", "market").err
+
+
+def test_a_long_speech_of_a_debate_is_shortened_and_its_file_is_named(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(received: Received) -> Act:
+        act = by_the_rules(received)
+        message = act.body["choices"][0]["message"]
+        if message["content"] and "Role: Neutral Analyst" in str(received.body):
+            message["content"] += " word" * 1000 + " the end of it"
+        return act
+
+    with OpenAIServer(answer) as server:
+        said = command(capsys, *ANALYZE, *at(server))
+
+    assert said.code == 0
+    speech = said.out.partition("## Neutral Analyst\n\n")[2].partition("## ")[0]
+    assert speech.startswith("Neutral view on")
+    assert len(speech) < 1400
+    assert "word ...\n\n(shortened; all of it will be in 4_risk/neutral.md" in speech
+    (kept,) = workspace.reports.glob("analyses/*/4_risk/neutral.md")
+    assert "the end of it" in kept.read_text(encoding="utf-8")
+
+
+def test_line_ends_of_a_report_stay_line_ends_on_a_terminal() -> None:
+    screen = io.StringIO()
+    view = TerminalView(Console(width=80, file=screen, force_terminal=True, color_system=None))
+    view.opened(opening_of_one())
+    report = "Figures:\nlatest_session: 2018-06-29\nopen: 243.49\n\n- a list\n- of two"
+    view.node_finished("", "Trader", {"trader_investment_plan": report})
+
+    drawn = [line.strip() for line in screen.getvalue().splitlines()]
+    assert drawn[1:4] == ["Figures:", "latest_session: 2018-06-29", "open: 243.49"]
 
 
 def test_a_report_cannot_command_the_terminal(
@@ -183,6 +244,18 @@ def test_a_report_cannot_command_the_terminal(
     assert said.code == 0
     assert "\\x1b[2Jgone" in said.out
     assert "\x1b" not in said.out
+
+
+def opening_of_one() -> Opening:
+    return Opening(
+        symbol="AAA",
+        session=date(2018, 6, 29),
+        settings=PipelineSettings(),
+        analysts=(),
+        done=(),
+        lessons=1,
+        calls=lambda: (),
+    )
 
 
 def at(server: OpenAIServer) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from backtester.loading import load_config
 from tests.support.openai_server import OpenAIServer
 from tests.support.rulebook_server import by_the_rules
 from tests.support.workspaces import make_workspace
+from tradingagents_core.settings import ScriptedReply, ScriptedTool
 
 RUN = (
     *("run", "--snapshot", "small", "--benchmark", "^GSPC", "--horizon", "3"),
@@ -191,7 +194,78 @@ def test_a_file_that_is_no_script_is_refused(command: Callable[..., Said]) -> No
     assert "write each reply under [[script]]" in said.err
 
 
+def test_a_run_without_a_script_is_refused_before_it_begins(command: Callable[..., Said]) -> None:
+    said = command(*RUN, "--provider", "scripted", "--model", "s")
+    assert said.code == 2
+    assert "provider 'scripted' has no script" in said.err
+    assert "backtester models scripted" in said.err
+    assert not list(Path("reports").glob("*/manifest.json"))
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ('nod = "Trader"', ["'nod'", "node, contains, tool_answers, text, tools, finish_reason"]),
+        ('tools = [{name = "get_news", arguments = {}}]', ["'arguments'", "write name, args"]),
+    ],
+)
+def test_an_unknown_key_of_a_script_is_told_with_those_that_there_are(
+    command: Callable[..., Said], written: str, says: list[str]
+) -> None:
+    Path("said.toml").write_text(f"[[script]]\n{written}\n", encoding="utf-8")
+    said = command(*RUN, "--provider", "scripted", "--model", "s", "--set", "script=said.toml")
+    assert said.code == 2
+    for words in ("script said.toml", *says):
+        assert words in said.err
+
+
+def test_the_sample_of_a_script_names_every_key_and_decides_a_run(
+    command: Callable[..., Said],
+) -> None:
+    said = command("models", "scripted")
+    assert said.code == 0
+    for field in (*fields(ScriptedReply), *fields(ScriptedTool)):
+        assert re.search(rf"\b{field.name}\b", said.out)
+    sample = said.out[said.out.index("[[script]]") :].replace("AAPL", "AAA")
+    Path("said.toml").write_text(sample, encoding="utf-8")
+    ran = command(*RUN, "--provider", "scripted", "--model", "s", "--set", "script=said.toml")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("name", ["run", "plan", "analyze"])
+def test_the_help_sends_to_the_list_of_providers(command: Callable[..., Said], name: str) -> None:
+    assert "A provider of 'backtester models'." in command(name, "--help").out
+
+
 # --------------------------------------------------------------------------------- models
+
+
+def test_the_help_shows_a_models_file_that_reads(command: Callable[..., Said]) -> None:
+    text = command("models", "--help").out
+    (sample,) = re.findall(r"\[models\..*?\n\n", text, re.DOTALL)
+    Path("own.toml").write_text(inspect.cleandoc(f"  {sample}"), encoding="utf-8")
+    said = command("models", "openai", "--json", "--models-file", "own.toml")
+    models = {row["model"]: row for row in json.loads(said.out)["models"]}
+    assert models["gpt-4o"]["price"]["source"] == "..."
+
+
+@pytest.mark.parametrize(
+    ("figure", "example"),
+    [
+        ("context = { tokens = 0 }", "context = { tokens = 128000"),
+        ("context = 5", "context = { tokens = 128000"),
+        ('cutoff = { date = "May" }', "cutoff = { date = 2023-10-01"),
+        ("price = { input = 1.0 }", "price = { input = 2.5, output = 10.0"),
+        ("cost = 1", "price = { input = 2.5, output = 10.0"),
+    ],
+)
+def test_a_figure_that_does_not_fit_is_told_with_an_example_of_its_own(
+    command: Callable[..., Said], figure: str, example: str
+) -> None:
+    Path("own.toml").write_text(f'[models.openai."gpt-4o"]\n{figure}\n', encoding="utf-8")
+    said = command("models", "--models-file", "own.toml")
+    assert said.code == 2
+    assert f"write a figure like {example}" in said.err
 
 
 def test_providers_are_listed_with_their_variables_and_never_with_a_key(

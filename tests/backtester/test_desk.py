@@ -88,6 +88,17 @@ def test_a_date_without_a_session_moves_to_the_one_before(workspace: Workspace) 
     assert analysis.folder.name.startswith("aaa-2018-01-05-")
 
 
+@pytest.mark.parametrize("written", ["aaa", "AAA+", " aaa++ "])
+def test_any_spelling_of_a_symbol_is_the_same_question(workspace: Workspace, written: str) -> None:
+    analysis = desk_at(workspace).decide(SETTINGS, written, FIRST)
+
+    assert analysis.record.key.ticker == "AAA"
+
+
+def test_an_index_may_be_asked_for_by_the_name_of_its_contract(workspace: Workspace) -> None:
+    assert desk_at(workspace).kind_of(SETTINGS, "spx500", FIRST) == "index"
+
+
 def test_the_state_at_the_end_comes_with_the_decision(workspace: Workspace) -> None:
     decision = desk_at(workspace).decide(SETTINGS, "AAA", FIRST).decision
 

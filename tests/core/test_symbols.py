@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,11 @@ SPELLINGS = [
     ("7203.t", "7203.T"),
     ("0700.HK", "0700.HK"),
     ("CNC.TO", "CNC.TO"),
+    # a currency in a stable coin is that currency in dollars, and a dollar is no pair
+    ("EURUSDT", "EURUSD=X"),
+    ("gbp/usdc", "GBPUSD=X"),
+    ("USDUSDT", "USDUSDT"),
+    ("USD-USDC", "USD-USDC"),
     # what is one already, or somebody else's word
     ("aapl", "AAPL"),
     (" NVDA ", "NVDA"),
@@ -88,6 +95,14 @@ def test_a_symbol_has_one_spelling(written: str, meant: str) -> None:
 def test_a_normal_symbol_stays_as_it_is(text: str) -> None:
     once = normalize_symbol(text)
     assert normalize_symbol(once) == once
+
+
+def test_a_pair_that_is_normal_stays_as_it_is() -> None:
+    bases = sorted(CURRENCIES | COINS | METALS.keys())
+    for base, quote in product(bases, ["USD", "EUR", "USDT", "USDC"]):
+        for mark in ("", "-", "/", "_"):
+            once = normalize_symbol(f"{base}{mark}{quote}")
+            assert normalize_symbol(once) == once
 
 
 @pytest.mark.parametrize("coin", sorted(COINS - {"XBT"}))

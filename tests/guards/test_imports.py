@@ -26,8 +26,9 @@ DECLARED_AHEAD = {
 # Extras whose packages are imported where a model of their provider is built.
 EXTRAS = ("anthropic", "azure", "bedrock", "google")
 
-# A distribution that another one pins to its own exact version.
-PART_OF = {"pydantic-core": "pydantic"}
+# A distribution that another one brings along:
+# pinned to its own exact version, or raising its errors through it.
+PART_OF = {"pydantic-core": "pydantic", "peewee": "yfinance"}
 
 # Each costs 0.05 to 0.9 s to import, which `--help` must not pay.
 HEAVY = (

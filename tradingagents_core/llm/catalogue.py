@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from importlib import resources
@@ -21,6 +21,13 @@ from tradingagents_core.errors import SettingsError
 
 T = TypeVar("T")
 # A dated release costs and knows what its family does, unless it has an entry of its own.
+FIGURES: Final = {
+    "context": "context = { tokens = 128000, as_of = 2026-01-31 }",
+    "cutoff": "cutoff = { date = 2023-10-01, as_of = 2026-01-31 }",
+    "price": 'price = { input = 2.5, output = 10.0, as_of = 2026-01-31, source = "..." }',
+}
+"""What each figure of a model looks like in the file."""
+
 _RELEASE: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
@@ -139,15 +146,19 @@ def read_catalogue(document: Mapping[str, Any], *, where: str) -> Catalogue:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise SettingsError(
-            f"{where}: {place}: {problem['msg']}: write a figure like "
-            'price = { input = 2.5, output = 10.0, as_of = 2026-01-31, source = "..." } under '
-            '[models.openai."gpt-4o"]'
+            f"{where}: {place}: {problem['msg']}: write a figure like {_example(problem['loc'])} "
+            'under [models.openai."gpt-4o"]'
         ) from error
     found: dict[tuple[str, str], ModelFacts] = {}
     for provider, models in read.models.items():
         for model, entry in models.items():
             found[provider, model] = _facts(provider, model, entry, read.sources, where)
     return Catalogue(facts=found)
+
+
+def _example(place: Sequence[int | str]) -> str:
+    """Return a sample of the figure in which something is wrong, of a price where it is in none."""
+    return next((FIGURES[str(name)] for name in place if name in FIGURES), FIGURES["price"])
 
 
 # ------------------------------------------------------------------------------- the file's form

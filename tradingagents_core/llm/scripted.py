@@ -13,6 +13,7 @@ from typing import Any
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from tradingagents_core.errors import SettingsError
 from tradingagents_core.llm.capabilities import Transport, structured_method
 from tradingagents_core.llm.doubles import ReplayingScriptedModel, tool_reply
 from tradingagents_core.llm.keys import canonical_json, sha256_hex
@@ -38,7 +39,16 @@ class ReplayingScript(ReplayingScriptedModel):
 
 
 def build_scripted(spec: ModelSpec, transport: Transport) -> ReplayingScript:
-    """Build the model that follows a spec's script."""
+    """Build the model that follows a spec's script.
+
+    Raises:
+        SettingsError: There is no script; a replay asks nothing and needs none.
+    """
+    if not spec.script and transport == "open":
+        raise SettingsError(
+            "provider 'scripted' has no script: name a TOML file with --set script=FILE "
+            "('backtester models scripted' shows one)"
+        )
     document = canonical_json([asdict(reply) for reply in spec.script])
     return ReplayingScript(
         script=_follow(spec.script),

@@ -1,0 +1,146 @@
+"""Command ``freeze``: vendors, or files, become a snapshot."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backtester.cli.environment import data_folder, environment
+from backtester.cli.runs import DataDir, whole
+from backtester.terminal import printable
+
+if TYPE_CHECKING:
+    from backtester.freeze import Frozen, Step
+
+_AGENT_VARIABLE = "BACKTESTER_USER_AGENT"
+_MOST_TOLD = 20
+
+# What is said about the way and not about the plan.
+_OF_THE_WAY = ("config_file", "replace", "restart", "quiet", "data_dir")
+
+Text = str | None
+Texts = list[str] | None
+ConfigFile = Annotated[Path | None, typer.Argument(help="TOML file with the plan.")]
+Name = Annotated[Text, typer.Option(help="Name of the snapshot.")]
+Symbols = Annotated[Text, typer.Option(help="Instruments, separated by commas.")]
+Benchmarks = Annotated[
+    Text, typer.Option(help="Further instruments of which prices alone are taken.")
+]
+Start = Annotated[Text, typer.Option(help="First date, YYYY-MM-DD.")]
+End = Annotated[Text, typer.Option(help="Last date, YYYY-MM-DD.")]
+Warmup = Annotated[
+    int | None,
+    typer.Option(
+        parser=whole("--warmup"),
+        metavar="INTEGER",
+        help="Sessions before the first date that are taken as well; default 250.",
+    ),
+]
+Tables = Annotated[
+    Text, typer.Option(help="Tables, separated by commas; bars are always among them.")
+]
+Vendors = Annotated[
+    Texts,
+    typer.Option(
+        "--vendor",
+        help="TABLE=VENDOR,VENDOR: the chain of a table; or one chain for all. Repeatable.",
+    ),
+]
+Options = Annotated[
+    Texts,
+    typer.Option(
+        "--option",
+        help="VENDOR.TABLE.OPTION=VALUE, such as files.bars.path=prices.csv. Repeatable.",
+    ),
+]
+Extends = Annotated[
+    Text, typer.Option("--extend", help="Snapshot that is extended into the new one.")
+]
+OnChange = Annotated[
+    Text, typer.Option(help="Where a vendor changed a value: keep the old one, or take it.")
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Put it in the place of a snapshot of that name.")
+]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Drop what an unfinished freeze has kept.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's command."""
+    app.command("freeze")(freeze)
+
+
+def freeze(
+    context: typer.Context,
+    config_file: ConfigFile = None,
+    name: Name = None,
+    symbols: Symbols = None,
+    benchmarks: Benchmarks = None,
+    start: Start = None,
+    end: End = None,
+    warmup: Warmup = None,
+    tables: Tables = None,
+    vendors: Vendors = None,
+    options: Options = None,
+    extends: Extends = None,
+    on_change: OnChange = None,
+    replace: Replace = False,
+    restart: Restart = False,
+    quiet: Quiet = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Freeze vendor data, or files, into a snapshot; the same command goes on if it was stopped."""
+    from backtester.freeze import Way, load_plan, settings_from
+    from backtester.freeze import freeze as run
+
+    folder = data_folder(data_dir)
+    flags = {word: value for word, value in context.params.items() if word not in _OF_THE_WAY}
+    plan = load_plan(config_file, flags, data_dir=folder)
+    agent = environment().get(_AGENT_VARIABLE, "").strip() or None
+    way = Way(
+        settings_of=settings_from(environment(), user_agent=agent),
+        progress=_silent if quiet else _tell,
+        replace=replace,
+        restart=restart,
+    )
+    now = datetime.now(UTC)  # noqa: TID251 - a capture is made in real time, here at the edge
+    _show(run(plan, folder, captured_at=now.replace(microsecond=0), way=way))
+
+
+def _tell(step: Step) -> None:
+    if step.reason:
+        said = f"none: {step.reason}"
+    else:
+        kept = " (kept from before)" if step.kept else ""
+        said = f"{step.rows} rows from {step.vendor}{kept}"
+    line = f"[{step.done}/{step.total}] {step.table} {step.subject}: {said}"
+    typer.echo(printable(line, keep=""), err=True)
+
+
+def _silent(step: Step) -> None:
+    """Tell nothing."""
+
+
+def _show(frozen: Frozen) -> None:
+    snapshot = frozen.snapshot
+    if frozen.already:
+        typer.echo(f"snapshot {snapshot.name} was frozen by this plan already; nothing was asked")
+    for name, entry in sorted(snapshot.manifest.tables.items()):
+        typer.echo(f"{name}: {entry.rows} rows")
+    for name, reason in sorted(snapshot.manifest.absent.items()):
+        typer.echo(printable(f"absent: {name}: {reason}", keep=""))
+    findings = snapshot.manifest.findings
+    for finding in findings[:_MOST_TOLD]:
+        where = " ".join(str(word) for word in (finding.instrument, finding.session) if word)
+        typer.echo(printable(f"{finding.kind}: {where}: {finding.message}", keep=""))
+    if len(findings) > _MOST_TOLD:
+        typer.echo(
+            f"... and {len(findings) - _MOST_TOLD} more: backtester snapshot show {snapshot.name}"
+        )
+    typer.echo(f"snapshot {snapshot.name}, id {snapshot.id}, in {snapshot.path}")
