@@ -101,7 +101,7 @@ def analyze(
     if len(answers) < len(given):
         answers = _answers(context, answers, told, config_file)
     config = _configure(answers, told, config_file)
-    _decide(config, _memory_name(memory, told, config), answers["ticker"])
+    _decide(config, _memory_name(memory, told, config))
 
 
 def _told(context: typer.Context) -> dict[str, Any]:
@@ -220,11 +220,12 @@ def _load(config_file: Path | None, flags: dict[str, Any]) -> RunConfig:
     return load_config(config_file, environ=environment(), flags=flags)
 
 
-def _decide(config: RunConfig, memory: str, ticker: str) -> None:
+def _decide(config: RunConfig, memory: str) -> None:
     from backtester.desk import Desk
     from backtester.reporting import write_report_tree
     from backtester.snapshot import open_snapshot
 
+    (ticker,) = config.tickers
     desk = Desk(
         open_snapshot(config.snapshot, config.data_dir),
         memory=memory,

@@ -124,7 +124,9 @@ def ask(given: Answers, last: Answers, snapshot: Snapshot, *, known: Mapping[str
     answers = dict(given)
 
     def put(key: str, text: str, default: str, check: Callable[[str], object]) -> None:
-        if key not in answers and key not in known:
+        if key in answers:
+            check(answers[key])
+        elif key not in known:
             answers[key] = Question(key=key, text=text, default=default, check=check).put()
 
     ticker = last.get("ticker", snapshot.instruments()[0])
@@ -133,7 +135,8 @@ def ask(given: Answers, last: Answers, snapshot: Snapshot, *, known: Mapping[str
     put("date", "Date, YYYY-MM-DD", day, lambda text: _inside(text, snapshot))
     if not _has_benchmark(answers["ticker"], snapshot):
         index = next((name for name in snapshot.instruments() if name.startswith("^")), "none")
-        put("benchmark", "Benchmark, or 'none'", last.get("benchmark", index), _said)
+        benchmark = last.get("benchmark", index)
+        put("benchmark", "Benchmark, or 'none'", benchmark, lambda text: _measures(text, snapshot))
     put("analysts", "Analysts, in order", last.get("analysts", _analysts()), _some_analysts)
     depth = last.get("depth", "shallow")
     put("depth", f"Depth of the debates ({', '.join(DEPTHS)})", depth, rounds_of)
@@ -204,19 +207,25 @@ def day_of(text: str) -> date:
 
 
 def _held(ticker: str, snapshot: Snapshot) -> None:
-    from backtester.spellings import check_ticker
-
-    check_ticker(ticker)
+    try:
+        symbol = spellings.symbol(ticker)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     days = (snapshot.start, snapshot.end)
-    if ticker not in snapshot.instruments() and not any(snapshot.resolve(ticker, d) for d in days):
+    if symbol not in snapshot.instruments() and not any(snapshot.resolve(symbol, d) for d in days):
         raise DataError(f"snapshot {snapshot.name} holds {', '.join(snapshot.instruments())}")
+
+
+def _measures(benchmark: str, snapshot: Snapshot) -> None:
+    if benchmark.lower() != spellings.NO_BENCHMARK:
+        _held(benchmark, snapshot)
 
 
 def _has_benchmark(ticker: str, snapshot: Snapshot) -> bool:
     """Say whether the market's own benchmark is in the snapshot; else one has to be named."""
     from backtester.broker import benchmark_for
 
-    symbol = benchmark_for(ticker, None).symbol
+    symbol = benchmark_for(spellings.symbol(ticker), None).symbol
     return symbol is None or symbol in snapshot.instruments()
 
 

@@ -542,6 +542,30 @@ def test_a_person_is_asked_and_the_answers_are_the_next_defaults(
 
 
 @pytest.mark.slow
+def test_symbols_are_looked_at_as_they_are_answered(workspace: Workspace) -> None:
+    benchmarks = ["market,news", "ZZZ", "spx500"]
+    said = at_a_terminal(
+        ["analyze", "bbb+", "--snapshot", "small"],
+        width=140,
+        answers=["2018-01-05", *benchmarks, "market", "", "", ""],
+    )
+
+    assert said.code == 0, said.out
+    assert "'MARKET,NEWS' is no ticker" in said.out
+    assert "snapshot small holds AAA, BBB, ^GSPC" in said.out
+    assert "analysis  BBB on 2018-01-05" in said.out
+
+
+@pytest.mark.slow
+def test_a_ticker_that_is_not_there_is_told_before_any_question(workspace: Workspace) -> None:
+    said = at_a_terminal(["analyze", "ZZZ", "--snapshot", "small"], width=140, answers=[])
+
+    assert said.code == 3
+    assert "snapshot small holds AAA, BBB, ^GSPC" in said.out
+    assert "Date," not in said.out
+
+
+@pytest.mark.slow
 def test_what_settings_say_already_is_not_asked(workspace: Workspace) -> None:
     Path("shared.toml").write_text(
         'analysts = ["market"]\nprovider = "rulebook"\nmax_debate_rounds = 2\n'
