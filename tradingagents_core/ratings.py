@@ -73,7 +73,7 @@ _PLAIN_LABELS = frozenset(
         *("レーティング", "投資判断", "投資評価", "格付", "評価"),
         *("투자의견", "투자 의견", "등급", "투자등급", "투자 등급", "평가"),
         *("bewertung", "einstufung", "anlageurteil", "gesamtbewertung", "gesamteinstufung"),
-        *("gesamtrating", "notation", "évaluation", "avis"),
+        *("gesamtrating", "gesamturteil", "notation", "évaluation", "avis"),
         *("calificación", "valoración", "clasificación", "classificação", "avaliação"),
         *("giudizio", "valutazione", "beoordeling", "ocena", "рейтинг", "оценка"),
     }
@@ -83,10 +83,12 @@ _FINAL_LABELS = frozenset(
         *("final decision", "final verdict", "final recommendation", "final call"),
         *("最终评级", "最終評級", "最终决定", "最終決定", "最终投资评级", "最终结论", "最终建议"),
         *("最終レーティング", "最終評価", "最終判断", "最終投資判断"),
+        *("最終的なレーティング", "最終的な評価", "最終的な投資判断"),
         *("최종등급", "최종 등급", "최종 투자의견", "최종 평가", "최종 의견"),
         *("endgültige bewertung", "endgültige einstufung", "endgültiges rating", "finales rating"),
         *("abschließende bewertung", "abschließende einstufung", "abschließendes rating"),
         *("finale bewertung", "finale einstufung", "endbewertung"),
+        *("endgültiges urteil", "abschließendes urteil"),
         *("note finale", "notation finale", "évaluation finale", "avis final"),
         *("recommandation finale", "décision finale"),
         *("calificación final", "valoración final", "clasificación final", "rating final"),
@@ -106,6 +108,12 @@ _OWN_MODIFIERS = frozenset(
         *("current", "updated", "revised", "new"),
     }
 )
+# The same in the languages of the other labels: whose rating it is, or a mere article.
+_OWN_FRONT = re.compile(
+    r"^(?:(?:die|der|das|unsere?|meine?|le|la|les|notre|mon|ma|el|nuestr[ao]|mi|il|nostr[ao]|mi[ao]|"
+    r"noss[ao]|minha)\s+|我们的|我們的|我的|本次|当社の|弊社の|私の|我々の)"
+)
+_LABEL_VERB = re.compile(r"\s(?:is|ist|lautet|est|es|è|é)$")
 _OWN_TAILS = ("rating decision", "rating recommendation", "rating call")
 
 _BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -115,12 +123,14 @@ _THOUGHT_END = re.compile(r"\A.*</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
 _BULLET = re.compile(r"^(?:[-+•·▪◦●○■□➤►▶–—]|\d{1,2}[.)]|\(\d{1,2}\)|#{1,6})\s+")
 _LABEL_NOTE = re.compile(
     r"\s*\((?:final|5-tier|five-tier|1 of 5|one of five|5-tier scale|five-tier scale|"
+    r"(?:5|五|五个)[级級档檔]|5段階|5 stufen|5 niveles|5 niveaux|5 livelli|"
     r"\d{1,2}[- ]?m(?:onths?)?|\d{1,2}-month)\)$"
 )
 _LABEL_SUBJECT = re.compile(r"\s+(?:for|on)\s+[A-Z0-9^][A-Z0-9.^=-]{0,11}$")
 _LINE = re.compile(
     r"^(?P<label>[^:=|]{1,60}?)\s*"
-    r"(?P<separator>:|=|→|->|[–—]|\s-(?=\s)|\bis\b(?=\s)|为|為|是|は|:\s*=)\s*"
+    r"(?P<separator>:|=|→|->|[–—]|\s-(?=\s)|"
+    r"\b(?:is|ist|lautet|est|es|è|é)\b(?=\s)|(?:为|為|是|は)\s*:?|:\s*=)\s*"
     r"(?P<value>\S.*)$"
 )
 _SEPARATOR_ROW = re.compile(r"^[\s|:=+-]*-[\s|:=+-]*$")
@@ -138,13 +148,29 @@ _WORD_AFTER = re.compile(
     r"^\s+(?:with|based|given|because|due|since|until|at|for|mit|auf|aufgrund|bei|avec|sur|con|"
     r"com|basado|per)\s"
 )
+_COPULA_AFTER = re.compile(r"^\s*(?:です|である|とする|とします|입니다)")
 _POINT_AFTER = re.compile(r"^\s*(?:[.!;,。、(\[|]|[–—]|\s-\s|[✓✔])")
 _JOIN_AFTER = (
     r"^\s*(?:[/|,;、·→>~&+()\[\]–—-]|to\b|or\b|and\b|oder\b|und\b|ou\b|et\b|o\b|y\b|e\b|"
-    r"或者?|または|또는|\s)*"
+    r"maybe\b|perhaps\b|possibly\b|或者?|または|또는|\s)*"
+)
+_DOUBT_AFTER = re.compile(r"^\s*[.;]\s*(?=(?:or|oder|ou|o)\b)")
+# Goes before the tier that holds instead, or in another case.
+_TURN_AFTER = re.compile(
+    r"^\W{0,4}(?:(?:now|then|since)\s+)?(?:downgraded|upgraded|lowered|raised|cut|revised|changed)"
+    r"\s+to\b|"
+    r"\b(?:otherwise|sonst|andernfalls|sinon|de lo contrario|altrimenti)\b|否则|否則"
 )
 _SURVEY_AFTER = re.compile(
-    r"\b\d+\s*(?:of|/|out of)\s*\d+\b|analysts?\b|brokers?\b|consensus|street"
+    r"\b\d+\s*(?:of|/|out of)\s*\d+\b|analysts?\b|brokers?\b|consensus|street|"
+    r"^\s*[(\[,;–—-]\s*(?:(?:as\s+)?(?:per|according to|source|laut|selon|según|secondo)\b|据|據)"
+    r"(?!\s*(?:our|my|the|this|unser|mein|notre|nuestr|nostr|我))"
+)
+_CONDITION_AFTER = re.compile(
+    r"^\s*[,;–—-]?\s*(?:(?:but|aber|mais|pero)\s+)?(?:only|nur|seulement|solo|sólo)\s+"
+    r"(?:if|when|once|on|at|below|above|under|after|wenn|falls|bei|unter|über|si|se)\b|"
+    r"^\s*[(\[]\s*(?:(?:if|when|unless|once|provided|wenn|falls|sofern|si|se)\b|"
+    r"若|如果|倘若|假如|一旦)"
 )
 _NEGATED_AFTER = re.compile(
     r"^\W{0,4}(?:is |was )?(?:not|no longer|never|isn't|wasn't|nicht|pas|no|não|non|不|未|非)"
@@ -292,8 +318,9 @@ def _undecorated(text: str) -> str:
 def _kind(label: str, vocabulary: Vocabulary) -> Kind | None:
     """Say whether a label declares, and whether it marks the last word."""
     label = _LABEL_SUBJECT.sub("", _undecorated(label).strip().rstrip(":"))
-    name = _LABEL_NOTE.sub("", label.casefold()).strip()
+    name = _LABEL_NOTE.sub("", _LABEL_VERB.sub("", label.casefold())).strip()
     noted_final = label.casefold().endswith("(final)")
+    name = _OWN_FRONT.sub("", name)
     if name in vocabulary.final:
         return "final"
     for tail in _OWN_TAILS:
@@ -321,15 +348,26 @@ def _may_follow(word: str, tail: str, vocabulary: Vocabulary) -> bool:
     again = vocabulary.listed.match(tail)
     if again is not None and vocabulary.words[again["word"]] == word:
         tail = tail[again.end() :]  # the same tier in a second language
-    tail = _NOUN_AFTER.sub("", tail)
+    tail = _COPULA_AFTER.sub("", _NOUN_AFTER.sub("", tail))
     if not _undecorated(tail):
         return True
-    if vocabulary.listed.match(tail) or _NEGATED_AFTER.match(tail):
-        return False
-    if _SURVEY_AFTER.search(tail.partition(")")[0]):
+    if vocabulary.listed.match(_DOUBT_AFTER.sub(" ", tail)) or _takes_back(word, tail, vocabulary):
         return False
     pictured = unicodedata.category(tail.lstrip()[0]) == "So"
     return bool(pictured or _POINT_AFTER.match(tail) or _WORD_AFTER.match(tail))
+
+
+def _takes_back(word: str, tail: str, vocabulary: Vocabulary) -> bool:
+    """Say whether what follows a tier denies it, ties it to a condition or gives it to others."""
+    for turn in _TURN_AFTER.finditer(tail):
+        instead = vocabulary.listed.match(tail[turn.end() :])
+        if instead is not None and vocabulary.words[instead["word"]] != word:
+            return True
+    return bool(
+        _NEGATED_AFTER.match(tail)
+        or _CONDITION_AFTER.match(tail)
+        or _SURVEY_AFTER.search(tail.partition(")")[0])
+    )
 
 
 def _from_lines(lines: list[str], vocabulary: Vocabulary) -> Iterator[tuple[Kind, str]]:
@@ -385,7 +423,7 @@ def _from_column(
 
 
 def _from_json(text: str, vocabulary: Vocabulary) -> Iterator[tuple[Kind, str]]:
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)  # Models break lines within a text.
     position = 0
     for _ in range(20):
         position = text.find("{", position)

@@ -11,7 +11,7 @@ import typer
 
 from backtester.cli import ask
 from backtester.cli.environment import data_folder, environment, refuse_keys, reports_folder
-from backtester.cli.models import tell_unknown_models, with_addresses
+from backtester.cli.models import tell_unknown_models, tell_unset_keys, with_addresses
 from backtester.cli.runs import (
     Analysts,
     BaseUrl,
@@ -226,14 +226,16 @@ def _decide(config: RunConfig, memory: str) -> None:
     from backtester.snapshot import open_snapshot
 
     (ticker,) = config.tickers
+    api_keys = api_keys_of(config)
     desk = Desk(
         open_snapshot(config.snapshot, config.data_dir),
         memory=memory,
         data_dir=config.data_dir,
         reports_dir=config.reports_dir,
-        api_keys=api_keys_of(config),
+        api_keys=api_keys,
     )
-    tell_unknown_models(config)
+    tell_unknown_models(config, api_keys)
+    tell_unset_keys(config)
     for note in _notes(desk.snapshot, config, ticker):
         typer.echo(f"note: {printable(note)}", err=True)
     with _view() as view:

@@ -97,6 +97,10 @@ def _last_lines(estimate: Estimate) -> Iterator[str]:
     yield "recorded: exact, counted from the record as far as it goes"
     yield "expected: as recorded cells did, else one tool turn an analyst and no repair"
     yield "worst case: every tool turn, every repair, every retry of a cell"
+    yield (
+        "tokens and USD are for calls of the size known so far, in the worst case too: models that "
+        "write more cost more, and max_cost_usd is what bounds the bill"
+    )
     if any(node.basis == "characters" for node in estimate.nodes):
         yield (
             "tokens of nodes that no call is recorded of: characters / 4 of a decision by the "

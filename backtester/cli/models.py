@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,22 +127,43 @@ def with_addresses(config: RunConfig) -> RunConfig:
     return config.model_copy(update=changes) if changes else config
 
 
-def tell_unknown_models(config: RunConfig) -> None:
+def tell_unknown_models(config: RunConfig, api_keys: Mapping[str, str]) -> None:
     """Say once of each model that is in no list that its price and cutoff are unknown.
 
-    A replay asks no model, and says nothing.
+    A replay asks no model, and says nothing; nor is anything said of a provider whose key is
+    missing, for the error that follows is all that counts.
     """
     from backtester.loading import catalogue_of
+    from tradingagents_core.llm.providers import PROVIDERS
 
     if config.mode == "replay":
         return
     known = catalogue_of(config)
     specs = {(spec.provider, spec.model) for spec in map(config.model_spec, _tiers())}
     for provider, model in sorted(specs):
+        row = PROVIDERS.get(provider)
+        if not api_keys and row is not None and row.key_required:
+            continue
         if known.of(provider) and known.find(provider, model) is None:
             typer.echo(
                 f"note: {printable(model)!r} is in no list of {provider}'s models ('backtester "
                 f"models {provider}' shows it): its price and knowledge cutoff are unknown",
+                err=True,
+            )
+
+
+def tell_unset_keys(config: RunConfig) -> None:
+    """Say of each variable that a setting names for a key that it is not set.
+
+    The provider's own variable does not stand in for it, so its models are asked without a key.
+    """
+    if config.mode == "replay":
+        return
+    for variable in dict.fromkeys(map(config.key_variable_of, _tiers())):
+        if variable and not environment().get(variable, "").strip():
+            typer.echo(
+                f"note: {printable(variable)}, which a setting names for the API key, is not set: "
+                "no key is sent",
                 err=True,
             )
 

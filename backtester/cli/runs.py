@@ -17,7 +17,7 @@ from backtester.cli.environment import (
     refuse_keys,
     reports_folder,
 )
-from backtester.cli.models import tell_unknown_models, with_addresses
+from backtester.cli.models import tell_unknown_models, tell_unset_keys, with_addresses
 from backtester.errors import CacheMiss, UsageError, VerificationFailed
 from backtester.spellings import MOST_WORKERS, value_of_text
 from backtester.terminal import printable
@@ -318,7 +318,8 @@ def run_and_show(config: RunConfig, *, note: str = "") -> None:
     from backtester.cli.render import RichProgress, show_run
 
     api_keys = api_keys_of(config)
-    tell_unknown_models(config)
+    tell_unknown_models(config, api_keys)
+    tell_unset_keys(config)
     with RichProgress("run") as progress:
         result = run_backtest(config, api_keys=api_keys, progress=progress)
     _tell_run(result)

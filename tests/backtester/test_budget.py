@@ -113,6 +113,8 @@ def test_a_cap_on_calls_stops_the_run_and_a_higher_one_ends_in_the_root_of_a_run
         paid = rows(workspace, "SELECT sum(calls)::BIGINT AS n, min(day) AS day FROM cost_by_day")
         with pytest.raises(BudgetReached, match="max_calls = 15 is reached: 15 paid calls"):
             run(config_for(workspace, server, max_calls=15), api_keys=KEYS)
+        # What an earlier command paid fills the cap of this one.
+        assert len(server.requests) == 15
         result = run(config_for(workspace, server, max_calls=needed), api_keys=KEYS)
         in_all = len(server.requests)
 

@@ -147,6 +147,24 @@ def test_a_provider_without_a_model_of_its_own_is_refused(
     assert "provider 'groq' has no model 'rulebook-1': name one of its own" in said.err
 
 
+def test_a_variable_that_a_setting_names_for_a_key_is_told_where_it_is_not_set(
+    command: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "key-of-somebody-else")
+    monkeypatch.delenv("MY_OWN", raising=False)
+    told = "note: MY_OWN, which a setting names for the API key, is not set: no key is sent"
+    with OpenAIServer(by_the_rules) as server:
+        where = ("--provider", "openai_compatible", "--base-url", server.url, "--model", "m")
+        named = (*where, "--set", "api_key_env=MY_OWN")
+        assert command(*RUN, *named).err.count(told) == 1
+        assert {one.headers["authorization"] for one in server.requests} == {"Bearer no-key"}
+        assert told not in command(*RUN, *where).err
+        assert told not in command(*RUN, *named, "--set", "mode=replay").err
+    refused = command(*RUN, "--provider", "groq", "--model", "m", "--set", "api_key_env=MY_OWN")
+    assert refused.code == 2
+    assert told in refused.err
+
+
 def test_two_providers_decide_one_run_each_with_its_own_key_and_an_unknown_model_is_told_once(
     command: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:

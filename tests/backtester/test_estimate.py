@@ -156,4 +156,7 @@ def test_the_command_prints_a_table_or_json_and_needs_no_key(
     assert total.split()[1:4] == ["0", str(document["total"]["expected"]), "64"]
     assert total.split()[-2:] == ["unknown", "unknown"]
     assert "the price of openai:nobody-knows is unknown" in table
+    # What a model will write is known to nobody: of tokens and dollars there is no worst case.
+    assert "in the worst case too" in table
+    assert "max_cost_usd is what bounds the bill" in table
     assert not workspace.reports.exists()

@@ -299,6 +299,15 @@ def test_an_answer_that_is_missing_or_made_up_is_a_problem_of_its_own(
         unpack(path, cache)
 
 
+@pytest.mark.parametrize("read", [verify_pack, lay_down])
+def test_a_pack_whose_journal_leads_to_another_root_is_refused_before_any_replay(
+    packed: Path, tmp_path: Path, read: Callable[[Path, Path], object]
+) -> None:
+    path = edit_head(packed, tmp_path / "p.jsonl.zst", lambda m: m.update(results_root="0" * 64))
+    with pytest.raises(DataError, match="its journal leads to another results root"):
+        read(path, tmp_path / "place")
+
+
 def test_a_miss_in_a_pack_fails_its_own_cell_and_no_other(
     recorded: tuple[Workspace, RunResult], packed: Path, elsewhere: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +36,22 @@ def test_a_line_that_was_cut_short_anywhere_loses_itself_alone(tmp_path: Path) -
         assert read_spend(path) == (RECORD,)
         SpendLedger(path).append(later)
         assert read_spend(path) == (RECORD, later)
+
+
+def test_a_line_is_on_the_disk_before_anybody_may_use_the_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "spend.jsonl"
+    whole: list[int] = []
+
+    def synced(handle: int) -> None:
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            whole.append(len(read_spend(path)))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    for index in range(2):
+        SpendLedger(path).append(replace(RECORD, index=index))
+        assert whole == list(range(1, index + 2))
 
 
 def test_a_changed_line_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -222,6 +222,12 @@ def test_a_conversation_that_stopped_after_a_tool_is_gone_on_with() -> None:
     assert resumed == decided
 
 
+BRANCHES = {
+    "Fundamentals Analyst": "fundamentals_report",
+    "Sentiment Analyst": "sentiment_report",
+}
+
+
 def test_branches_that_had_ended_are_not_run_again() -> None:
     decided, _ = whole(analysts_parallel=True)
     saver = InMemorySaver()
@@ -230,14 +236,16 @@ def test_branches_that_had_ended_are_not_run_again() -> None:
     first, second = Watch(), Watch()
     with pytest.raises(ModelOutcome):
         pipeline(cast, analysts_parallel=True).decide(cell(), fixed_view(), sink=first, **kept)
+    # Of a branch that ended at the very moment of the failure, LangGraph may write nothing any more.
+    held = saver.get_tuple({"configurable": {"thread_id": THREAD}})
+    assert held is not None
+    written = {channel for _, channel, _ in held.pending_writes or ()}
     again = Cast(turns=TURNS)
     resumed = pipeline(again, analysts_parallel=True).decide(
         cell(), fixed_view(), sink=second, **kept
     )
     assert resumed == decided
-    finished = {
-        role for role in ("Fundamentals Analyst", "Sentiment Analyst") if role in first.nodes
-    }
+    finished = {role for role, report in BRANCHES.items() if report in written}
     assert finished.isdisjoint({call.role for call in again.heard})
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tradingagents_core.errors import SettingsError
 from tradingagents_core.llm.capabilities import (
+    Transport,
     check_knobs,
     structured_method,
     structured_method_of,
@@ -177,8 +178,10 @@ def test_every_provider_row_says_where_its_key_is_and_builds_a_replaying_model(
             model="rulebook-1" if name == "rulebook" else "m",
             base_url=URL if provider.has_endpoint else None,
         )
-        model = create_model(spec, api_key="k")
-        assert (model.provider, model.transport) == (name, "open")
+        # A script is the one thing that a live model of that provider cannot be without.
+        transport: Transport = "refuse" if name == "scripted" else "open"
+        model = create_model(spec, api_key="k", transport=transport)
+        assert (model.provider, model.transport) == (name, transport)
 
 
 @pytest.mark.parametrize(
