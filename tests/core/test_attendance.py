@@ -236,7 +236,7 @@ def test_branches_that_had_ended_are_not_run_again() -> None:
     first, second = Watch(), Watch()
     with pytest.raises(ModelOutcome):
         pipeline(cast, analysts_parallel=True).decide(cell(), fixed_view(), sink=first, **kept)
-    # Of a branch that ended at the very moment of the failure, LangGraph may write nothing any more.
+    # Of a branch that ended at the very moment of the failure, LangGraph may write nothing more.
     held = saver.get_tuple({"configurable": {"thread_id": THREAD}})
     assert held is not None
     written = {channel for _, channel, _ in held.pending_writes or ()}
