@@ -239,6 +239,13 @@ class RunConfig(BaseModel):
             raise ValueError("a ticker is named twice")
         return symbols
 
+    @field_validator("*")
+    @classmethod
+    def _texts_are_of_one_line(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            spellings.one_line(value)
+        return value
+
     @field_validator("output_language", "debate_language")
     @classmethod
     def _languages_are_named(cls, value: str) -> str:

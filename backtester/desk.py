@@ -438,6 +438,7 @@ class _Page:
     """Read a memory once, and write to it."""
 
     def __init__(self, memory: NamedMemory) -> None:
+        memory.require_room()
         self.ledger = memory.recall()
         self._memory = memory
 

@@ -9,6 +9,7 @@ Any number of processes may write to one memory, each in whole appends.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -91,6 +92,17 @@ class NamedMemory:
             )
         return ledger
 
+    def require_room(self) -> None:
+        """See that it can be written, before something is paid for that it is to keep.
+
+        Raises:
+            UsageError: It cannot.
+        """
+        # What is not there yet is not made either: the question may still be refused.
+        place = next(path for path in (self.folder, *self.folder.parents) if path.exists())
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise self._unwritable("Permission denied" if place.is_dir() else f"{place} is a file")
+
     def append(self, records: Sequence[Record]) -> None:
         """Write records as one append that no other process disturbs.
 
@@ -129,7 +141,10 @@ class NamedMemory:
             with FileLock(self.folder / ".lock"):
                 yield
         except OSError as error:
-            raise UsageError(
-                f"memory {self.folder} cannot be written ({error.strerror}): allow it, make room, "
-                "or name another folder with --reports-dir"
-            ) from error
+            raise self._unwritable(str(error.strerror)) from error
+
+    def _unwritable(self, reason: str) -> UsageError:
+        return UsageError(
+            f"memory {self.folder} cannot be written ({reason}): allow it, make room, or name "
+            "another folder with --reports-dir"
+        )

@@ -15,6 +15,7 @@ import difflib
 import math
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -272,7 +273,19 @@ def folder(value: object) -> object:
             f"{shown(str(value))} is no path: name a folder, each part in 1 to {_NAME_LIMIT} "
             "characters"
         )
+    if isinstance(value, str | Path) and str(value).startswith("~"):
+        raise ValueError(f"{shown(str(value))} has a '~' that no shell read: write the whole path")
     return value
+
+
+def one_line(text: str) -> None:
+    """Refuse a text that a prompt, a terminal or a file could not take as it is.
+
+    Raises:
+        ValueError: It holds a control character or half of a surrogate pair.
+    """
+    if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in text):
+        raise ValueError(f"{shown(text)} is no text of one line: write printable UTF-8")
 
 
 def can_be_opened(path: str) -> bool:

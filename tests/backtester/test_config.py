@@ -187,6 +187,22 @@ def test_what_can_be_no_path_is_refused_before_it_is_opened(name: str, path: str
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.parametrize("path", ["~", "~/runs", "~somebody/runs"])
+@pytest.mark.parametrize("name", ["snapshot", "data_dir", "reports_dir", "models_file"])
+def test_a_home_folder_that_no_shell_expanded_is_refused(name: str, path: str) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: .* write the whole path"):
+        load_config(flags={"tickers": ("AAPL",), **DATES, name: path})
+
+
+# A byte that is no UTF-8 comes from the command line as half of a surrogate pair.
+@pytest.mark.parametrize("text", ["\udcff", "a\nb", "\x1b[31mGerman", "a\0b", "a\x9bb"])
+@pytest.mark.parametrize("name", ["output_language", "debate_language", "quick_model", "name"])
+def test_a_text_that_no_prompt_or_file_should_hold_is_refused(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: .* no text of one line") as refused:
+        load_config(flags={"tickers": ("AAPL",), **DATES, name: text})
+    assert str(refused.value).isprintable()
+
+
 @pytest.mark.parametrize("text", ["true", "TRUE", "yes", "on", "1"])
 @pytest.mark.parametrize("variable", ["BACKTESTER_ANALYSTS_PARALLEL"])
 def test_a_truth_value_has_a_few_spellings(variable: str, text: str) -> None:

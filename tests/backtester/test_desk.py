@@ -223,6 +223,19 @@ def test_a_memory_name_cannot_leave_its_folder(workspace: Workspace, name: str) 
 # --------------------------------------------------------------------------------- what goes wrong
 
 
+def test_a_memory_that_cannot_be_written_is_told_before_anything_is_asked(
+    workspace: Workspace,
+) -> None:
+    (workspace.reports / "memory").mkdir(parents=True)
+    (workspace.reports / "memory" / "mine").write_text("a file in the place of the folder")
+    listener = Listener()
+
+    with pytest.raises(UsageError, match="cannot be written"):
+        desk_at(workspace).decide(SETTINGS, "AAA", FIRST, watcher=listener)
+
+    assert listener.started == []
+
+
 def test_a_date_or_ticker_that_the_snapshot_does_not_hold_is_told(workspace: Workspace) -> None:
     desk = desk_at(workspace)
 
