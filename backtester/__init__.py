@@ -1,6 +1,6 @@
 """Walk the agent pipeline over dates, offline and repeatable to the byte.
 
-    from backtester import RunConfig, Snapshot, load_run, replay, run
+    from backtester import RunConfig, Snapshot, leakcheck, load_run, replay, run
     from backtester import DEFAULT_CONFIG, TradingAgentsGraph
 
 Names are loaded on first use, so that importing the package costs nothing.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from backtester.api import DEFAULT_CONFIG, Run, TradingAgentsGraph, load_run, replay, run
+    from backtester.audits import leakcheck
     from backtester.config import RunConfig
     from backtester.snapshot import Snapshot
 
@@ -22,6 +23,7 @@ __all__ = [
     "RunConfig",
     "Snapshot",
     "TradingAgentsGraph",
+    "leakcheck",
     "load_run",
     "replay",
     "run",
@@ -31,6 +33,7 @@ _HOMES = {
     "DEFAULT_CONFIG": "backtester.api",
     "Run": "backtester.api",
     "TradingAgentsGraph": "backtester.api",
+    "leakcheck": "backtester.audits",
     "load_run": "backtester.api",
     "replay": "backtester.api",
     "run": "backtester.api",

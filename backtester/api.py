@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,19 +19,23 @@ from backtester.attended import Unwatched
 from backtester.backtest import RunResult
 from backtester.backtest import run as _run
 from backtester.config import RunConfig
-from backtester.desk import OF_THE_QUESTION, Analysis, Desk, refuse_run_settings
+from backtester.desk import Analysis, Desk
 from backtester.errors import UsageError
+from backtester.freeze_question import freeze_question, names_vendors
 from backtester.journal import Ledger, read_ledger
 from backtester.loading import load_config
 from backtester.named_memory import memory_in_force
 from backtester.progress import Progress
+from backtester.question import OF_THE_QUESTION, refuse_run_settings
 from backtester.replays import ReplayResult
 from backtester.replays import replay as _replay
 from backtester.reporting import save_reports
+from backtester.rescore import score as score
 from backtester.runs import RunFolder, RunManifest, find_run
 from backtester.snapshot import Snapshot, open_snapshot
 from backtester.spellings import ALIASES, shown
 from backtester.state_log import DEBATES, state_document
+from backtester.terminal import printable
 from tradingagents_core.protocols import Decision
 from tradingagents_core.ratings import read_rating
 
@@ -235,10 +240,12 @@ class TradingAgentsGraph:
         api_keys: Key by provider; ``rulebook`` needs none.
         data_dir: Folder of snapshots and cache; default what the settings say.
         reports_dir: Folder of analyses and memories, ``results_dir`` of TradingAgents; likewise.
+        vendor_keys: Variable -> value, such as ``os.environ``: keys of vendors, and who asks.
 
     Attributes:
         config: The settings in force, by the names of `RunConfig`.
-        snapshot: What it decides on.
+        snapshot: What it decides on. Where settings name vendors (``data_vendors``) and no
+            snapshot, it is frozen from them when a question is asked, and None before.
         ticker: What was asked about last, as it was asked, or None before.
         curr_state: Final state of the last decision, or None before the first.
         log_states_dict: Session, as text -> what was logged of the state decided for it.
@@ -266,6 +273,7 @@ class TradingAgentsGraph:
         api_keys: Mapping[str, str] | None = None,
         data_dir: Path | str | None = None,
         reports_dir: Path | str | None = None,
+        vendor_keys: Mapping[str, str] | None = None,
     ) -> None:
         given = snapshot.name if isinstance(snapshot, Snapshot) else snapshot
         settings = _settings(
@@ -283,19 +291,22 @@ class TradingAgentsGraph:
             }
         )
         self._debug = debug
-        self.snapshot = (
-            snapshot
-            if isinstance(snapshot, Snapshot)
-            else open_snapshot(settings.snapshot, settings.data_dir)
-        )
-        self._desk = Desk(
-            self.snapshot,
+        self._settings = settings
+        self._vendor_keys = dict(vendor_keys or {})
+        self._sit_down = partial(
+            Desk,
             memory=memory_in_force(memory, settings.memory),
             data_dir=settings.data_dir,
             reports_dir=settings.reports_dir,
             api_keys=api_keys,
             callbacks=_listed("callbacks", callbacks, "[handler]") or (),
         )
+        self.snapshot: Snapshot | None = None
+        self._desk: Desk | None = None
+        if isinstance(snapshot, Snapshot):
+            self._decide_on(snapshot)
+        elif not names_vendors(settings):
+            self._decide_on(open_snapshot(settings.snapshot, settings.data_dir))
         self.ticker: str | None = None
         self.curr_state: Mapping[str, Any] | None = None
         self.log_states_dict: dict[str, Mapping[str, Any]] = {}
@@ -305,6 +316,9 @@ class TradingAgentsGraph:
         self, company_name: str, trade_date: date | str, asset_type: str | None = None
     ) -> tuple[Mapping[str, Any], Decision]:
         """Settle what the memory knows by the date, then decide.
+
+        Where settings name vendors and no snapshot, what they have is frozen first; the same
+        question stands on the same snapshot, and asks no vendor again.
 
         Args:
             company_name: Symbol or instrument id.
@@ -320,26 +334,47 @@ class TradingAgentsGraph:
         Raises:
             UsageError: Ticker or date do not read, or a setting does not fit.
             DataError: The snapshot does not hold the ticker or the date.
-            ProviderError: The model cannot be reached; see `Desk.decide` for the others.
+            ProviderError: The model, or a vendor, cannot be reached; see `Desk.decide` for the
+                others.
         """
         day = _date(trade_date)
+        desk = self._desk_for(company_name, day)
         if asset_type is not None:
-            kind = self._desk.kind_of(self.config, company_name, day)
+            kind = desk.kind_of(self.config, company_name, day)
             if asset_type not in ("stock", "crypto") or (asset_type == "crypto") != (
                 kind == "crypto"
             ):
                 raise UsageError(
-                    f"asset_type {shown(asset_type)}: in snapshot {self.snapshot.name} "
+                    f"asset_type {shown(asset_type)}: in snapshot {desk.snapshot.name} "
                     f"{company_name} is of the kind {kind!r}: leave asset_type out"
                 )
         self.ticker = company_name
         watcher = _Debug() if self._debug else None
-        analysis = self._desk.decide(self.config, company_name, day, watcher=watcher)
+        analysis = desk.decide(self.config, company_name, day, watcher=watcher)
         self.analysis = analysis
         self.curr_state = _readable(analysis.decision)
         session = analysis.record.key.session.isoformat()
         self.log_states_dict[session] = state_document(analysis.decision.state)
         return self.curr_state, analysis.decision
+
+    def _decide_on(self, snapshot: Snapshot) -> Desk:
+        self.snapshot = snapshot
+        self._desk = self._sit_down(snapshot)
+        return self._desk
+
+    def _desk_for(self, company_name: str, day: date) -> Desk:
+        if names_vendors(self._settings):
+            frozen = freeze_question(
+                self._settings,
+                company_name,
+                day,
+                keys=self._vendor_keys,
+                say=_told if self._debug else None,
+            )
+            return self._decide_on(frozen)
+        if self._desk is None:
+            raise UsageError("there is no snapshot to decide on: name one")
+        return self._desk
 
     def save_reports(self, final_state: Mapping[str, Any], ticker: str) -> Path:
         """Write the report tree of a final state and return its complete report.
@@ -353,7 +388,7 @@ class TradingAgentsGraph:
             raise UsageError(
                 f"{shown(final_state)} is no final state: give what propagate returns first"
             )
-        return save_reports(final_state, ticker, self._desk.reports_dir)
+        return save_reports(final_state, ticker, self._settings.reports_dir)
 
     def reflect_and_remember(self, returns_losses: float | str) -> str:
         """Reflect on the last decision with its result, and keep the lesson in the memory.
@@ -373,7 +408,7 @@ class TradingAgentsGraph:
             ProviderError: The model gave no answer.
         """
         earned = _fraction(returns_losses)
-        if self.analysis is None:
+        if self.analysis is None or self._desk is None:
             raise UsageError("nothing was decided yet: call propagate first")
         return self._desk.reflect(self.config, self.analysis.record, earned=earned).lesson
 
@@ -398,6 +433,10 @@ class _Debug(Unwatched):
         """Write a node's name and the texts that it changed."""
         said = "".join(f"{name}: {value}\n" for name, value in update.items())
         sys.stderr.write(f"--- {node} ({cell})\n{said}")
+
+
+def _told(line: str) -> None:
+    sys.stderr.write(f"{printable(line, keep='')}\n")
 
 
 def _readable(decision: Decision) -> Mapping[str, Any]:

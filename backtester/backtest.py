@@ -18,14 +18,15 @@ from backtester.bill import Bill
 from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
 from backtester.config import RunConfig
 from backtester.crew import Crew
-from backtester.engine import SETTLED, Walk, is_settled, walk_through
+from backtester.engine import SETTLED, Walk, walk_through
 from backtester.errors import BudgetReached, DataError
 from backtester.journal import Journal, Ledger, read_ledger
 from backtester.knowledge import model_words
 from backtester.plan import Plan, cache_folder, lay_out
-from backtester.progress import Progress, Silent, Standing
+from backtester.progress import Progress, Silent
 from backtester.purse import Purse
 from backtester.records import CallRecord, CellKey, CellRecord, LessonRecord, SpendRecord
+from backtester.redo import standing_of
 from backtester.root import results_root
 from backtester.runs import (
     RESULTS_VERSION,
@@ -36,6 +37,9 @@ from backtester.runs import (
     source_state,
     wall_time,
 )
+from backtester.score_definition import run_definition
+from backtester.score_files import StoredScore, stored_scores
+from backtester.scoring import Decisions, is_kept, make_score
 from backtester.snapshot import open_snapshot
 from backtester.spend import read_spend
 from backtester.tariff import TIERS, Tariff, require_prices, tariff_of
@@ -167,11 +171,13 @@ class _Run:
         publisher = Publisher(plan.config.reports_dir, folder, ledger)
         before = _Before.of(ledger)
         if _is_whole(manifest, ledger):
+            if _score(plan, folder, ledger, manifest):
+                publisher.now(manifest)
             publisher.unless_there(manifest)
             return _result(plan, folder, ledger, before, new=False)
         bench = Workbench.build(spec, api_keys=api_keys, snapshot=plan.snapshot, purse=self.purse)
         crew = Crew(spec, api_keys=api_keys, bench=bench)
-        progress.started(plan, _standing(plan, ledger))
+        progress.started(plan, standing_of(plan, ledger, bench, self.purse.tariff))
         try:
             walk_through(
                 Walk(plan, self.journal, crew, parts=spec.parts),
@@ -185,6 +191,7 @@ class _Run:
             publisher.now(stopped)
             raise
         manifest = _finish(manifest, folder, ledger)
+        _score(plan, folder, ledger, manifest)
         publisher.now(manifest)
         return _result(plan, folder, ledger, before, new=True)
 
@@ -237,13 +244,19 @@ class Publisher:
         """Publish all that the journal holds."""
         started = time.monotonic()
         spent = read_spend(self._folder.spend_path)
-        store.publish(self.database, document_of(manifest, self._ledger, spent=spent))
+        scores = tuple(stored_scores(self._folder.path, _root_of(manifest)))
+        document = document_of(manifest, self._ledger, spent=spent, scores=scores)
+        store.publish(self.database, document)
         self._last = time.monotonic()
         self._took_s = self._last - started if manifest.status == "started" else 0.0
 
 
 def document_of(
-    manifest: RunManifest, ledger: Ledger, *, spent: Sequence[SpendRecord] = ()
+    manifest: RunManifest,
+    ledger: Ledger,
+    *,
+    spent: Sequence[SpendRecord] = (),
+    scores: Sequence[StoredScore] = (),
 ) -> store.RunDocument:
     """Return a run as `store` takes it; decided cells without a memory row get a waiting one."""
     lessons = dict(ledger.lessons)
@@ -258,21 +271,28 @@ def document_of(
         superseded=ledger.superseded,
         superseded_lessons=ledger.superseded_lessons,
         spent=spent,
+        scores=scores,
     )
 
 
-def _standing(plan: Plan, ledger: Ledger) -> Standing:
-    failed = {
-        key
-        for key, cell in ledger.cells.items()
-        if not is_settled(cell, plan.config) and cell.status != "skipped_budget"
-    }
-    later = False
-    affected = 0
-    for barrier in plan.barriers:
-        affected += sum(key not in failed for key in barrier.keys) if later else 0
-        later = later or not failed.isdisjoint(barrier.keys)
-    return Standing(kept=len(ledger.cells), failed=len(failed), affected=affected)
+def _root_of(manifest: RunManifest) -> str | None:
+    """Return the root that scores of a run must be made of; None while it goes on."""
+    return manifest.results_root if manifest.status == "finished" else None
+
+
+def _score(plan: Plan, folder: RunFolder, ledger: Ledger, manifest: RunManifest) -> bool:
+    """Make the run's own score where it is not there, and say whether it was made."""
+    definition = run_definition(
+        plan.config,
+        run_id=plan.run_id,
+        snapshot_id=plan.snapshot.id,
+        universe=plan.config.tickers,
+    )
+    if not plan.config.score_at_end or is_kept(folder, _root_of(manifest), definition):
+        return False
+    decisions = Decisions.of(folder, _root_of(manifest), ledger)
+    make_score(decisions, definition, snapshot=plan.snapshot, own=True)
+    return True
 
 
 def _begin(plan: Plan, folder: RunFolder) -> RunManifest:
@@ -389,7 +409,9 @@ def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
         for folder in list_runs(reports_dir):
             manifest = folder.read_manifest()
             spent = read_spend(folder.spend_path)
-            yield document_of(manifest, read_whole(folder, manifest), spent=spent)
+            scores = tuple(stored_scores(folder.path, _root_of(manifest)))
+            ledger = read_whole(folder, manifest)
+            yield document_of(manifest, ledger, spent=spent, scores=scores)
 
     database = reports_dir / "results.duckdb"
     return database, store.rebuild(database, documents)

@@ -9,10 +9,11 @@ with a reason. No market is given another market's index.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from backtester.errors import DataError, UsageError
 from backtester.markets import ALWAYS_OPEN, NO_SUFFIX, calendar_code
@@ -145,17 +146,18 @@ def compare(
             reason=f"benchmark {choice.symbol} is not in snapshot {snapshot.name} on {session}"
         )
     bench = market_of(snapshot, instrument)
-    blank = Comparison(basis=bench.identity.basis, currency=bench.currency)
+    basis, currency = bench.identity.basis, bench.currency
     if trade is None:
-        return replace(blank, reason="there is no return to compare")
+        return Comparison(basis=basis, currency=currency, reason="there is no return to compare")
     if instrument == market.instrument:
-        return _with_itself(blank, trade, bench)
-    return _with_other(blank, trade, bench, market, session)
+        return _with_itself(trade, bench)
+    return _with_other(trade, _Legs.of(snapshot, bench), market, session)
 
 
-def _with_itself(blank: Comparison, trade: Trade, bench: Market) -> Comparison:
-    return replace(
-        blank,
+def _with_itself(trade: Trade, bench: Market) -> Comparison:
+    return Comparison(
+        basis=bench.identity.basis,
+        currency=bench.currency,
         entry=trade.entry,
         exit=trade.exit,
         benchmark_return=trade.earned.on(bench.identity.basis),
@@ -164,18 +166,20 @@ def _with_itself(blank: Comparison, trade: Trade, bench: Market) -> Comparison:
     )
 
 
-def _with_other(
-    blank: Comparison, trade: Trade, bench: Market, market: Market, session: date
-) -> Comparison:
-    basis = bench.identity.basis
-    leg = _leg(bench, trade.entry.session, trade.exit.session, trade.entry.point)
+def _with_other(trade: Trade, legs: _Legs, market: Market, session: date) -> Comparison:
+    bench = legs.bench
+    basis, currency = bench.identity.basis, bench.currency
+    leg = legs.between(trade.entry.session, trade.exit.session, trade.entry.point)
     if leg.earned is None or leg.entry is None:
-        return replace(blank, reason=leg.reason, instants=leg.instants)
+        return Comparison(
+            basis=basis, currency=currency, reason=leg.reason, instants=leg.instants
+        )
     own_close = market.quote(session, "close")
-    from_close = _leg(bench, session, trade.exit.session, "close")
+    from_close = legs.between(session, trade.exit.session, "close")
     own_instants = () if own_close is None else (own_close.known_at,)
-    return replace(
-        blank,
+    return Comparison(
+        basis=basis,
+        currency=currency,
         entry=leg.entry,
         exit=leg.exit,
         benchmark_return=leg.earned.on(basis),
@@ -197,10 +201,7 @@ def _alpha_cc(
 
 def _instrument_of(symbol: str, snapshot: Snapshot, day: date) -> str | None:
     """Find an instrument by its id, which never changes, else by its symbol on a date."""
-    try:
-        return snapshot.identity_rows(symbol)[-1].instrument
-    except DataError:
-        return snapshot.resolve(symbol, day)
+    return symbol if snapshot.holds(symbol) else snapshot.resolve(symbol, day)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +222,30 @@ class _Spot:
     quote: Quote | None = None
     instant: datetime | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Legs:
+    """Hold what one benchmark earned between dates; instruments of one session share them."""
+
+    bench: Market
+    found: dict[tuple[date, date, Point], _Leg]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, bench: Market) -> _Legs:
+        known = _held.setdefault(snapshot, {})
+        if bench.instrument not in known:
+            known[bench.instrument] = cls(bench=bench, found={})
+        return known[bench.instrument]
+
+    def between(self, entry_on: date, leave_on: date, point: Point) -> _Leg:
+        asked = (entry_on, leave_on, point)
+        if asked not in self.found:
+            self.found[asked] = _leg(self.bench, entry_on, leave_on, point)
+        return self.found[asked]
+
+
+_held: WeakKeyDictionary[Snapshot, dict[str, _Legs]] = WeakKeyDictionary()
 
 
 def _leg(bench: Market, entry_on: date, leave_on: date, point: Point) -> _Leg:

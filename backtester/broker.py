@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from types import MappingProxyType
 
-import pyarrow.compute as pc
-
 from backtester.benchmark import BenchmarkChoice, Comparison, benchmark_for, compare
 from backtester.calendar import Calendar
 from backtester.config import ENTRY_RULES, DecisionTime, EntryRule
@@ -114,8 +112,7 @@ def settle(
     window = _window(market, plan, snapshot, rule)
     choice = benchmark_for(key.ticker, rule.benchmark)
     against = compare(choice, market, window.trade, session=key.session, snapshot=snapshot)
-    blank = _blank(key, rule, market, plan, window, choice)
-    return _with_numbers(blank, rating, market, plan, window, against)
+    return _record(key, rating, rule, market, plan, window, choice, against)
 
 
 def due_at(key: CellKey, snapshot: Snapshot, rule: ScoreRule) -> datetime | None:
@@ -233,31 +230,42 @@ def _carry_out(
     """
     entry = market.quote(plan.entry_session, plan.entry_point)
     left = market.quote(leave_on, "close")
-    open_row = _Window(status="pending", reason=None, entry=entry, exit_session=leave_on)
     conflict = market.conflict(plan.entry_session, leave_on)
     if conflict is not None:
-        return replace(
-            open_row, status="conflict", reason=f"bars of {conflict} contradict each other"
-        )
+        reason = f"bars of {conflict} contradict each other"
+        return _Window(status="conflict", reason=reason, entry=entry, exit_session=leave_on)
     if entry is None:
-        return _gap(open_row, market, plan.entry_session, snapshot)
+        return _gap(market, plan.entry_session, snapshot, exit_session=leave_on)
     if left is None and haircut is not None and not _ends_before(snapshot, market, leave_on):
         left = market.last_close(since=entry.session, until=leave_on)
     if left is None:
-        return _gap(open_row, market, leave_on, snapshot)
+        return _gap(market, leave_on, snapshot, entry=entry, exit_session=leave_on)
     earned = market.earned(entry, left, haircut=haircut or 0.0)
     if isinstance(earned, Flaw):
-        return replace(open_row, status="conflict", reason=earned.reason)
+        return _Window(
+            status="conflict", reason=earned.reason, entry=entry, exit_session=leave_on
+        )
     trade = Trade(entry=entry, exit=left, haircut=haircut or 0.0, earned=earned)
-    return replace(open_row, status="resolved", exit_session=left.session, trade=trade)
+    return _Window(
+        status="resolved", reason=None, entry=entry, exit_session=left.session, trade=trade
+    )
 
 
-def _gap(row: _Window, market: Market, session: date, snapshot: Snapshot) -> _Window:
+def _gap(
+    market: Market,
+    session: date,
+    snapshot: Snapshot,
+    *,
+    exit_session: date,
+    entry: Quote | None = None,
+) -> _Window:
     if _ends_before(snapshot, market, session):
+        status: ReturnStatus = "pending"
         reason = f"snapshot {snapshot.name} ends before the close of {session}"
-        return replace(row, status="pending", reason=reason)
-    reason = f"{market.instrument} has no usable bar for session {session}"
-    return replace(row, status="missing_bar", reason=reason)
+    else:
+        status = "missing_bar"
+        reason = f"{market.instrument} has no usable bar for session {session}"
+    return _Window(status=status, reason=reason, entry=entry, exit_session=exit_session)
 
 
 def _ends_before(snapshot: Snapshot, market: Market, session: date) -> bool:
@@ -268,7 +276,7 @@ def _ends_before(snapshot: Snapshot, market: Market, session: date) -> bool:
     """
     if session > snapshot.end:
         return True
-    newest = pc.max(snapshot.table("bars").column("known_at")).as_py()
+    newest = snapshot.newest_bar_at
     closed = market.calendar.close_utc(market.calendar.last_on_or_before(session))
     return newest is None or newest < closed
 
@@ -276,15 +284,19 @@ def _ends_before(snapshot: Snapshot, market: Market, session: date) -> bool:
 # ------------------------------------------------------------------------------------ the record
 
 
-def _blank(
+def _record(
     key: CellKey,
+    rating: str | None,
     rule: ScoreRule,
     market: Market,
     plan: _Plan,
     window: _Window,
     choice: BenchmarkChoice,
+    against: Comparison,
 ) -> ReturnRecord:
-    """Return the row as it is before anything is earned."""
+    direction = None if rating is None else DIRECTION[rating]
+    trade = window.trade
+    earned = trade.earned if trade else None
     return ReturnRecord(
         key=key,
         score_id=rule.score_id,
@@ -296,40 +308,14 @@ def _blank(
         exit_session=window.exit_session,
         entry_at=plan.entry_at if window.entered else None,
         entry_price=window.entry.price if window.entry else None,
-        exit_price=None,
-        split_factor=None,
-        dividends=None,
-        raw_price=None,
-        raw_total=None,
+        exit_price=trade.exit.price if trade else None,
+        split_factor=earned.factor if earned else None,
+        dividends=earned.dividends if earned else None,
+        raw_price=earned.price if earned else None,
+        raw_total=earned.total if earned else None,
         currency=market.currency,
         benchmark=choice.symbol,
         benchmark_source=choice.source,
-        benchmark_basis=None,
-        benchmark_currency=None,
-        benchmark_entry_date=None,
-        benchmark_exit_date=None,
-        benchmark_return=None,
-        alpha=None,
-        alpha_cc=None,
-        alpha_reason=None,
-        direction=None,
-        directional_alpha=None,
-        flags=(),
-        resolved_at=None,
-    )
-
-
-def _with_numbers(
-    blank: ReturnRecord,
-    rating: str | None,
-    market: Market,
-    plan: _Plan,
-    window: _Window,
-    against: Comparison,
-) -> ReturnRecord:
-    direction = None if rating is None else DIRECTION[rating]
-    row = replace(
-        blank,
         benchmark_basis=against.basis,
         benchmark_currency=against.currency,
         benchmark_entry_date=against.entry.session if against.entry else None,
@@ -342,16 +328,6 @@ def _with_numbers(
         directional_alpha=_directed(direction, against.alpha),
         flags=_flags(market, plan, window, against),
         resolved_at=_resolved_at(window, against),
-    )
-    if window.trade is None:
-        return row
-    return replace(
-        row,
-        exit_price=window.trade.exit.price,
-        split_factor=window.trade.earned.factor,
-        dividends=window.trade.earned.dividends,
-        raw_price=window.trade.earned.price,
-        raw_total=window.trade.earned.total,
     )
 
 

@@ -289,7 +289,7 @@ class CellReplies:
             finish_reason=reply.finish_reason,
             request=call.request,
         )
-        # An attempt that got no reply at all was not billed as far as anybody can tell.
+        # What was lost on the way is in the ledger already; a refusal is not billed.
         billed = outcome.reply is not None
         if billed:
             self._pay(call, reply, finish_reason=f"outcome:{outcome.kind}")
@@ -297,6 +297,21 @@ class CellReplies:
         self._note(call, noted, billed=billed)
         with self._lock:
             self._new_outcomes.append(row)
+
+    def lost(self, call: ModelCall, *, again: bool) -> None:
+        """Write down a request that may be billed though nobody could read its answer.
+
+        Raises:
+            RunCapReached: It was to be sent once more, and the run may spend no more.
+        """
+        if not is_paid(call.provider):
+            return
+        flight = _Flight(thread=threading.get_ident(), key=call.key)
+        usage = self._purse.lose(flight, call)
+        if self._caps.any:
+            self._count(call, usage, characters=0)
+        if again:
+            self._purse.reserve(flight, call)
 
     # ---------------------------------------------------------------- what the journal takes
 

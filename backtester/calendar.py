@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -112,7 +113,7 @@ class Calendar:
         Raises:
             DataError: For a date that is no session.
         """
-        return _instant(self._opens[self._index(session)])
+        return self._instants[0][self._index(session)]
 
     def close_utc(self, session: date) -> datetime:
         """Return the instant at which a session closes, UTC; early closes included.
@@ -120,7 +121,7 @@ class Calendar:
         Raises:
             DataError: For a date that is no session.
         """
-        return _instant(self._closes[self._index(session)])
+        return self._instants[1][self._index(session)]
 
     def closes_of(self, days: npt.NDArray[np.datetime64]) -> npt.NDArray[np.datetime64]:
         """Return the instants (UTC) at which the sessions of many days close; NaT for no session.
@@ -161,6 +162,8 @@ class Calendar:
         Raises:
             DataError: For a date beyond what the calendar knows, or before its first session.
         """
+        if day in self._position:
+            return day
         self._require_known(day)
         after = self._left(day + timedelta(days=1))
         if after == 0:
@@ -186,6 +189,11 @@ class Calendar:
         """Return the first day of the trading week that holds a date."""
         offset = day.isoweekday() % 7 if self.code in _SUNDAY_WEEKS else day.weekday()
         return day - timedelta(days=offset)
+
+    @cached_property
+    def _instants(self) -> tuple[tuple[datetime, ...], tuple[datetime, ...]]:
+        """Opens and closes of all sessions as Python's instants, made at the first question."""
+        return tuple(map(_instant, self._opens)), tuple(map(_instant, self._closes))
 
     def _left(self, day: date) -> int:
         return int(np.searchsorted(self._days, np.datetime64(day, "D"), side="left"))

@@ -36,14 +36,23 @@ from backtester.records import (
     ReturnRecord,
 )
 from backtester.reply_cache import ReplyCache
+from backtester.shown_book import ShownBooks
 from backtester.snapshot import Snapshot, open_snapshot
 from backtester.state_log import state_log_folder, write_state_log
 from backtester.view import AsOfView, ViewCache
 from tradingagents_core.errors import ModelOutcome, NoMarketData, PipelineError, ReplayMiss
 from tradingagents_core.graph import Models, Pipeline, ReflectionRequest
+from tradingagents_core.holdings import holdings_text
 from tradingagents_core.llm.capabilities import check_knobs
 from tradingagents_core.llm.factory import create_model
-from tradingagents_core.protocols import CURRENT_SITE, CellRequest, Decision, Lesson, Site
+from tradingagents_core.protocols import (
+    CURRENT_SITE,
+    CellRequest,
+    Decision,
+    Holdings,
+    Lesson,
+    Site,
+)
 
 HARNESS = "harness"
 Placed = TypeVar("Placed", CallRecord, OutcomeRecord, ReadRecord)
@@ -58,12 +67,14 @@ class Parts:
         settle: Turns a decision into a return.
         due_at: Says when that return is known.
         book: Class of the memory.
+        shown: Class of the simulated books that the portfolio manager is shown.
     """
 
     view: type[AsOfView] = AsOfView
     settle: Callable[..., ReturnRecord] = broker.settle
     due_at: Callable[..., datetime | None] = broker.due_at
     book: type[MemoryBook] = MemoryBook
+    shown: type[ShownBooks] = ShownBooks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +109,8 @@ class CellTask:
         lessons_shown: Ids of both.
         scored: False for warm-up.
         outcomes: Recorded attempts without an answer, served in replay.
+        book: Book that is shown, or None.
+        book_hash: Hash over it, empty where there is none.
     """
 
     key: CellKey
@@ -108,6 +121,8 @@ class CellTask:
     lessons_shown: tuple[str, ...]
     scored: bool
     outcomes: tuple[OutcomeRecord, ...] = ()
+    book: Holdings | None = None
+    book_hash: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +227,7 @@ class Workbench:
             session=key.session,
             decision_time=self.config.decision_time,
             on_read=on_read,
+            estimated=self.config.estimated,
             cache=self.views,
         )
 
@@ -270,9 +286,7 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
         with _shut_off(bench.config):
             decision = bench.decide(_request(bench, task), view, replies)
         status = "done" if decision.rating is not None else "unread"
-        if bench.spec.states_dir is not None:
-            folder = state_log_folder(bench.spec.states_dir, task.key.ticker)
-            write_state_log(decision.state, folder, task.key.session, trial=task.key.trial)
+        _keep_state(bench.spec.states_dir, task.key, decision)
     except NoMarketData as caught:
         status, error = "no_data", caught
     except PipelineError as caught:
@@ -300,6 +314,7 @@ def decide_cell(bench: Workbench, task: CellTask) -> CellRecord:
         reads=tuple(_in_order(reads, bench.config)),
         wall_s=time.perf_counter() - started,
         error_detail=error.diff if isinstance(error, ReplayMiss) else "",
+        book_hash=task.book_hash,
     )
 
 
@@ -388,6 +403,13 @@ def decision_hash_of(cell: CellRecord, returned: ReturnRecord) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def book_hash(book: Holdings | None) -> str:
+    """Hash a book by the text that prompts show of it; no book has no hash."""
+    if book is None:
+        return ""
+    return hashlib.sha256(holdings_text(book).encode()).hexdigest()
+
+
 @contextmanager
 def _shut_off(config: RunConfig) -> Iterator[None]:
     """Keep tracers silent whatever the environment asks for and, in a replay, the network shut."""
@@ -427,7 +449,14 @@ def _request(bench: Workbench, task: CellTask) -> CellRequest:
         benchmark=choice.symbol or "none",
         own_lessons=task.own_lessons,
         other_lessons=task.other_lessons,
+        book=task.book,
     )
+
+
+def _keep_state(states_dir: Path | None, key: CellKey, decision: Decision) -> None:
+    if states_dir is not None:
+        folder = state_log_folder(states_dir, key.ticker)
+        write_state_log(decision.state, folder, key.session, trial=key.trial)
 
 
 def _error_class(error: PipelineError | NoMarketData | None) -> str | None:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -52,9 +53,12 @@ class BarColumns:
 
     def position(self, session: date) -> int | None:
         """Return the position of a session's bar, or None where there is none."""
-        day = np.datetime64(session, "D")
-        at = int(np.searchsorted(self.sessions, day))
-        return at if at < len(self.sessions) and self.sessions[at] == day else None
+        return self._places.get(session)
+
+    @cached_property
+    def _places(self) -> Mapping[date, int]:
+        """Session -> position, made at the first question: one look-up then takes no array."""
+        return {day: at for at, day in enumerate(self.sessions.tolist())}
 
 
 @dataclass(frozen=True, kw_only=True)

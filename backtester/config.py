@@ -28,11 +28,13 @@ from pydantic import (
 )
 
 from backtester import spellings
+from backtester.own_book import OwnBook
 from backtester.spellings import MOST_WORKERS, VENDOR_CATEGORIES, chains, known_chains
 from tradingagents_core.errors import SettingsError
 from tradingagents_core.settings import ALL_ANALYSTS, ModelSpec, PipelineSettings, ScriptedReply
 
 DecisionTime = Literal["close", "open"]
+Estimated = Literal["withhold", "lag"]
 Tier = Literal["quick", "deep"]
 EntryRule = Literal["next_open", "next_close", "close", "open"]
 MemoryScope = Literal["portfolio", "ticker", "off"]
@@ -43,6 +45,14 @@ Grid = Annotated[str | tuple[date, ...], BeforeValidator(spellings.grid)]
 Variable = Annotated[str | None, BeforeValidator(spellings.variable)]
 Folder = Annotated[Path, BeforeValidator(spellings.folder)]
 Chains = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(chains)]
+
+SHOWN_BOOK = frozenset(
+    {
+        *("show_book", "show_book_policy", "show_book_cash"),
+        *("show_book_commission_bps", "show_book_slippage_bps"),
+    }
+)
+"""Settings of the simulated book that the portfolio manager may be shown."""
 
 # Limits keep each number within what files and hashes can hold.
 MOST = 1_000_000_000
@@ -79,6 +89,9 @@ class RunConfig(BaseModel):
         0, ge=0, le=100_000, description="First sessions that decide but are not scored."
     )
     decision_time: DecisionTime = identity("close", description="Cutoff: close or open.")
+    estimated: Estimated = identity(
+        "withhold", description="Rows published on an estimated date: withhold, or lag to show."
+    )
     trials: StrictInt = identity(1, ge=1, le=1000, description="Repeats of each cell, each a lane.")
     trials_share_memory: Literal["own", "first"] = identity(
         "own", description="Whose lessons trial k reads: its own, or trial 0's."
@@ -101,6 +114,26 @@ class RunConfig(BaseModel):
         5, ge=0, le=100, description="Lessons of the ticker, in full."
     )
     other_lessons: StrictInt = identity(3, ge=0, le=100, description="Lessons of other tickers.")
+
+    # -- the book that the portfolio manager is shown
+    portfolio: OwnBook | None = identity(
+        None, description="What you hold, or the JSON file that says so; shown in each decision."
+    )
+    show_book: StrictBool = identity(
+        False, description="Show the simulated book of the decisions so far."
+    )
+    show_book_policy: Literal["long_only", "long_short", "equal_slots"] = identity(
+        "long_only", description="What a rating is worth in that book."
+    )
+    show_book_cash: Number = identity(
+        1_000_000.0, gt=0, le=1e15, description="What that book begins with."
+    )
+    show_book_commission_bps: Number = identity(
+        0.0, ge=0, lt=5_000, description="Commission in that book, of the notional."
+    )
+    show_book_slippage_bps: Number = identity(
+        0.0, ge=0, lt=5_000, description="Slippage in that book, of the price."
+    )
 
     # -- the pipeline
     analysts: tuple[str, ...] = identity(ALL_ANALYSTS, description="Analysts, in order.")
@@ -223,6 +256,9 @@ class RunConfig(BaseModel):
     memory_log_max_entries: StrictInt | None = operational(
         None, ge=1, le=MOST, description="Entries that the exported decision log keeps."
     )
+    score_at_end: StrictBool = operational(
+        True, description="Score the run when it ends: book, baselines, figures."
+    )
     save_states: bool = operational(
         False, description="Write each cell's full state as JSON under the run's states/."
     )
@@ -288,6 +324,8 @@ class RunConfig(BaseModel):
                 f"entry {self.entry!r} does not go with decision_time "
                 f"{self.decision_time!r}: write one of {allowed}"
             )
+        if self.show_book and self.portfolio is not None:
+            raise ValueError("portfolio and show_book are two books: keep one of them")
         if self.entry_rule == "next_close" and self.horizon < 2:
             raise ValueError("entry 'next_close' needs horizon 2 or more")
         self.pipeline()
@@ -372,8 +410,11 @@ class RunConfig(BaseModel):
         """Return the identity fields as JSON values, sorted by name.
 
         A configured endpoint alias stands for the address, so a server may move between ports.
+        What shapes a simulated book is left out where none is shown.
         """
         wanted = {name for name in type(self).model_fields if is_identity(name)}
+        if not self.show_book:
+            wanted -= SHOWN_BOOK
         dumped = self.model_dump(mode="json", include=wanted)
         dumped["entry"] = self.entry_rule
         for tier in ("", "quick_", "deep_"):

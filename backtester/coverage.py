@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from backtester.calendar import calendar_by_code
 from backtester.manifest import Finding
 from backtester.schema import ESTIMATED, TABLES
 from backtester.snapshot import Snapshot
@@ -32,6 +33,7 @@ class Coverage:
         rows: Number of rows.
         first: First session, or first date on which something became public; None without rows.
         last: Last one.
+        late: Sessions of the range before the first bar, where the instrument begins with it.
         gaps: Sessions without a bar.
         conflicts: Sessions with bars that contradict each other.
         estimated: Rows whose `known_at` is an estimate.
@@ -43,6 +45,7 @@ class Coverage:
     rows: int
     first: date | None
     last: date | None
+    late: int
     gaps: int
     conflicts: int
     estimated: int
@@ -75,6 +78,7 @@ def _coverage(snapshot: Snapshot) -> Iterator[Coverage]:
                 rows=row.get("rows", 0),
                 first=_day(row.get("first")),
                 last=_day(row.get("last")),
+                late=_late(snapshot, subject, _day(row.get("first"))) if bars else 0,
                 gaps=_count(findings, "gap", subject) if bars else 0,
                 conflicts=_count(findings, "conflict", subject) if bars else 0,
                 estimated=row.get("estimated", 0),
@@ -120,6 +124,14 @@ def _undated(findings: Sequence[Finding], table: str) -> Counter[str]:
 
 def _count(findings: Sequence[Finding], kind: str, instrument: str) -> int:
     return sum(1 for f in findings if f.kind == kind and f.instrument == instrument)
+
+
+def _late(snapshot: Snapshot, instrument: str, first: date | None) -> int:
+    identity = snapshot.identity_rows(instrument)[0]
+    if first is None or identity.first_session < first:
+        return 0
+    calendar = calendar_by_code(identity.calendar)
+    return max(0, len(calendar.sessions(snapshot.start, first)) - 1)
 
 
 def _day(value: date | datetime | None) -> date | None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-from backtester import broker, checkpoints
+from backtester import checkpoints
 from backtester.attended import (
     AttendedBench,
     Unwatched,
@@ -35,68 +35,25 @@ from backtester.cell import (
     write_lesson,
 )
 from backtester.checkpoints import open_checkpoint
-from backtester.config import MemoryScope, RunConfig
+from backtester.config import RunConfig
 from backtester.crew import Crew
 from backtester.engine import Walk
-from backtester.errors import DataError, ProviderError, UsageError
-from backtester.journal import Ledger, Record
-from backtester.loading import load_config
-from backtester.memory import MemoryEntry
+from backtester.errors import ProviderError, UsageError
+from backtester.journal import Ledger
 from backtester.named_memory import DEFAULT_MEMORY, OFF, NamedMemory, memory_in_force
-from backtester.plan import Plan, cache_folder, lay_out, resolve_ticker
+from backtester.plan import Plan, cache_folder, lay_out
 from backtester.pricing import market_of
 from backtester.purse import Purse
-from backtester.records import RATINGS, CellKey, CellRecord, LessonRecord, ReturnRecord
+from backtester.question import config_of
+from backtester.recollection import LeftOpen, LoosePage, Page, reminded, told_return
+from backtester.records import CellRecord, LessonRecord
 from backtester.reply_cache import ReplyCache
 from backtester.runs import RunFolder
 from backtester.snapshot import Snapshot
-from backtester.spellings import ALIASES, shown
 from backtester.spend import SPEND_NAME
 from backtester.state_log import write_state_log
 from backtester.tariff import require_prices, tariff_of
 from tradingagents_core.protocols import Decision
-
-OF_THE_QUESTION: Final = frozenset({"tickers", "start", "end", "grid"})
-"""Settings of a run that a single decision is asked with."""
-
-OF_MANY: Final = frozenset(
-    {
-        *("trials", "trials_share_memory", "warmup", "workers", "backend"),
-        *("on_failure", "name", "save_states"),
-    }
-)
-"""Settings that shape a run of many decisions and mean nothing to a single one."""
-
-_RAISE_IT: Final = "all that was paid for is kept: raise the cap and run the same command to go on"
-_OPEN: Final = ("waiting", "failed")
-_UNTOLD: Final = (
-    "entry_price",
-    "exit_price",
-    "split_factor",
-    "dividends",
-    "raw_price",
-    "benchmark_return",
-    "alpha",
-    "alpha_cc",
-    "directional_alpha",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeftOpen:
-    """Name an entry of a memory that this snapshot cannot settle, though it should.
-
-    Attributes:
-        key: The decision.
-        reason: What is wrong with it.
-    """
-
-    key: CellKey
-    reason: str
-
-    def __str__(self) -> str:
-        """Return one line."""
-        return f"the decision {self.key} stays open: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,33 +75,6 @@ class Analysis:
     folder: Path
     resumed_after: str | None
     left_open: tuple[LeftOpen, ...] = ()
-
-
-def refuse_run_settings(names: Iterable[str], where: str) -> None:
-    """Refuse settings of a run that somebody gives to a single decision, where they do nothing.
-
-    A file or a variable may serve runs too, so what it says of these is passed over without a
-    word; what is said to one decision alone is meant.
-
-    Args:
-        names: Names of settings as they were given.
-        where: What they were given in, for the message.
-
-    Raises:
-        UsageError: Names the first.
-    """
-    for name in names:
-        field = ALIASES[name].key if name in ALIASES else name
-        if field in OF_THE_QUESTION:
-            raise UsageError(
-                f"{where} {name}: a single decision is about one ticker on one date, which are "
-                "its arguments: leave it out"
-            )
-        if field in OF_MANY:
-            raise UsageError(
-                f"{where} {name}: it shapes a run of many decisions and means nothing to a single "
-                "one: leave it out"
-            )
 
 
 class Desk:
@@ -232,7 +162,8 @@ class Desk:
         watcher = watcher or Unwatched()
         plan, bench = self._prepare(settings, ticker, day, watcher)
         (barrier,) = plan.barriers
-        walk, left_open = self._walk(plan, bench)
+        crew = Crew(bench.spec, api_keys=self._api_keys, bench=bench)
+        walk, left_open = reminded(plan, self._page(), crew)
         settled = walk.settle(barrier.cutoff)
         require_budget(bench)
         watcher.settled(settled)
@@ -276,7 +207,7 @@ class Desk:
         if record.rating is None:
             raise UsageError(f"{record.key} has no rating, and so no lesson")
         plan, bench = self._prepare(settings, record.key.ticker, record.key.session, Unwatched())
-        returned = _told(record, plan, earned=earned)
+        returned = told_return(record, plan, earned=earned)
         decided = decision_hash_of(record, returned)
         lesson = write_lesson(
             bench, LessonTask(cell=record, returned=returned, decision_hash=decided)
@@ -321,88 +252,19 @@ class Desk:
         )
         return plan, bench
 
+    def _page(self) -> Page | LoosePage:
+        return Page(self._memory) if self._memory is not None else LoosePage()
+
     def _config(self, settings: Mapping[str, Any], ticker: str, day: date) -> RunConfig:
-        """Return the configuration of a run of one cell."""
-        asked = {
-            "tickers": (ticker,),
-            "start": day,
-            "end": day,
-            "grid": "daily",
-            "trials": 1,
-            "trials_share_memory": "own",
-            "warmup": 0,
-            "workers": 1,
-            "backend": "threading",
-            "snapshot": self.snapshot.name,
-            "data_dir": self._data_dir,
-            "reports_dir": self.reports_dir,
-        }
-        config = load_config(settings=settings, flags=asked)
-        if not self.snapshot.start <= day <= self.snapshot.end:
-            raise DataError(
-                f"{day} is outside snapshot {self.snapshot.name}, which covers "
-                f"{self.snapshot.start} to {self.snapshot.end}: choose a date within it"
-            )
-        (asked_for,) = config.tickers
-        instrument = resolve_ticker(self.snapshot, asked_for, config)
-        session = market_of(self.snapshot, instrument).calendar.last_on_or_before(day)
-        return config.model_copy(
-            update={
-                "tickers": (instrument,),
-                "start": session,
-                "end": session,
-                "memory": self._scope(config),
-            }
+        return config_of(
+            settings,
+            ticker,
+            day,
+            snapshot=self.snapshot,
+            memory=self.memory,
+            data_dir=self._data_dir,
+            reports_dir=self.reports_dir,
         )
-
-    def _scope(self, config: RunConfig) -> MemoryScope:
-        """Return whose lessons are shown; a memory that was named is not switched off."""
-        if self.memory == OFF:
-            return "off"
-        return config.memory if config.memory != OFF else "portfolio"
-
-    def _walk(self, plan: Plan, bench: AttendedBench) -> tuple[Walk, tuple[LeftOpen, ...]]:
-        """Return a walk that knows the memory's past, but for the cell that is asked for."""
-        page = self._page() if self._memory is not None else _Loose()
-        (barrier,) = plan.barriers
-        for key in barrier.keys:
-            page.ledger.cells.pop(key, None)
-        walk = Walk(plan, page, Crew(bench.spec, api_keys=self._api_keys, bench=bench))
-        left_open = []
-        for key, cell in sorted(page.ledger.cells.items()):
-            # One entry that cannot be, such as one on a holiday, must not take all others along.
-            try:
-                self._remind(walk, cell)
-            except DataError as error:
-                left_open.append(LeftOpen(key=key, reason=str(error)))
-        return walk, tuple(left_open)
-
-    def _remind(self, walk: Walk, cell: CellRecord) -> None:
-        """Tell a walk of one past decision: its lesson, or that its return is still to come.
-
-        Raises:
-            DataError: It is about no session, has a word for a rating that is none, or the like.
-        """
-        ledger = walk.journal.ledger
-        lesson, returned = ledger.lessons.get(cell.key), ledger.returns.get(cell.key)
-        if lesson is not None and returned is not None and lesson.lesson_status not in _OPEN:
-            walk.book.add(
-                MemoryEntry(
-                    lesson=lesson,
-                    decision=cell.decision,
-                    horizon=returned.horizon,
-                    benchmark=returned.benchmark or "none",
-                )
-            )
-        elif self._holds(cell):
-            if cell.rating not in (None, *RATINGS):
-                raise DataError(f"{shown(cell.rating)} is no rating")
-            walk.expect(cell)
-
-    def _holds(self, cell: CellRecord) -> bool:
-        """Say whether this snapshot can settle a decision; another one may have made it."""
-        inside = self.snapshot.start <= cell.key.session <= self.snapshot.end
-        return inside and cell.key.ticker in self.snapshot.instruments()
 
     def _decided(
         self, walk: Walk, task: CellTask, bench: AttendedBench, folder: RunFolder
@@ -425,40 +287,10 @@ class Desk:
         if self._memory is not None:
             self._memory.write_log(cap=walk.plan.config.memory_log_max_entries)
 
-    def _page(self) -> _Page:
-        return _Page(self._named())
-
     def _named(self) -> NamedMemory:
         if self._memory is None:
             raise UsageError("the memory is off, so no lesson can be kept: name one")
         return self._memory
-
-
-class _Page:
-    """Read a memory once, and write to it."""
-
-    def __init__(self, memory: NamedMemory) -> None:
-        memory.require_room()
-        self.ledger = memory.recall()
-        self._memory = memory
-
-    def append(self, records: Sequence[Record]) -> None:
-        """Write to the memory, then take the records into the ledger."""
-        self._memory.append(records)
-        for record in records:
-            self.ledger.add(record)
-
-
-class _Loose:
-    """Keep nothing beyond the question."""
-
-    def __init__(self) -> None:
-        self.ledger = Ledger()
-
-    def append(self, records: Sequence[Record]) -> None:
-        """Take records into the ledger alone."""
-        for record in records:
-            self.ledger.add(record)
 
 
 def _case_name(plan: Plan, task: CellTask, *, memory: str) -> str:
@@ -476,24 +308,3 @@ def _decision_of(bench: AttendedBench) -> Decision:
     if bench.decision is None:
         raise AssertionError("a decided cell has a decision")
     return bench.decision
-
-
-def _told(record: CellRecord, plan: Plan, *, earned: float) -> ReturnRecord:
-    """Return what a caller says that a decision earned, known when the clock would know it."""
-    measured = broker.settle(
-        record.key, record.rating, snapshot=plan.snapshot, rule=plan.rule_of(record.key.ticker)
-    )
-    known = measured.resolved_at
-    if known is None:
-        calendar = market_of(plan.snapshot, record.key.ticker).calendar
-        known = calendar.close_utc(calendar.shift(record.key.session, measured.horizon))
-    unknown: dict[str, Any] = dict.fromkeys(_UNTOLD)
-    return replace(
-        measured,
-        **unknown,
-        status="resolved",
-        reason="told by the caller",
-        raw_total=earned,
-        alpha_reason="the return was told by the caller",
-        resolved_at=known,
-    )

@@ -8,11 +8,12 @@ if it was decided under the very lessons that it would be shown again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from backtester.cell import CellTask, LessonTask, Parts, decision_hash_of, lesson_row
+from backtester.cell import CellTask, LessonTask, Parts, book_hash, decision_hash_of, lesson_row
 from backtester.config import RunConfig
 from backtester.crew import Crew
 from backtester.errors import BudgetReached, ProviderError, RunStopped
@@ -22,6 +23,8 @@ from backtester.plan import Barrier, Plan
 from backtester.progress import Progress
 from backtester.purse import CELL_BUDGET, CellCaps
 from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
+from backtester.shown_book import ShownBooks
+from tradingagents_core.protocols import Holdings
 
 SETTLED: Final = ("done", "unread", "no_data")
 """States of a cell that a second run does not try again."""
@@ -61,6 +64,10 @@ class Walk:
             own=config.own_lessons,
             other=config.other_lessons,
         )
+        self.shown: ShownBooks | None = None
+        if config.show_book:
+            sessions = {key.session for barrier in plan.barriers for key in barrier.keys}
+            self.shown = self.parts.shown(config, plan.snapshot, sessions)
         self.waiting: dict[CellKey, tuple[datetime, CellRecord]] = {}
         self.unsettled: dict[CellKey, CellRecord] = {}
         self._tries: list[CellRecord] = []
@@ -101,8 +108,10 @@ class Walk:
         new = [cell for cell in cells if self.journal.ledger.cells.get(cell.key) is not cell]
         self.journal.append([*self._tries, *new])
         self._tries.clear()
-        for cell in cells:
-            self._remember(cell)
+        known = [self._stand_in(cell) for cell in cells]
+        for cell in known:
+            self.expect(cell)
+        self.carry(known)
         return new
 
     def close(self) -> list[LessonRecord]:
@@ -116,7 +125,23 @@ class Walk:
 
     def expect(self, cell: CellRecord) -> None:
         """Take a decided cell whose return is still to come."""
-        self._remember(cell)
+        if cell.status not in ("done", "unread"):
+            return
+        at = self.parts.due_at(cell.key, self.plan.snapshot, self.plan.rule_of(cell.key.ticker))
+        if at is None:
+            self.unsettled[cell.key] = cell
+        else:
+            self.waiting[cell.key] = (at, cell)
+
+    def with_book(self, task: CellTask) -> CellTask:
+        """Return a task with the book that this walk shows its cell."""
+        held = self._held(task.key, task.cutoff, self.crew.bench.symbols_at(task.key, task.cutoff))
+        return replace(task, book=held, book_hash=book_hash(held))
+
+    def carry(self, cells: Iterable[CellRecord]) -> None:
+        """Carry the book that is shown, where one is, over some decisions."""
+        if self.shown is not None:
+            self.shown.take(cells)
 
     # -- one line each
 
@@ -128,7 +153,7 @@ class Walk:
         visible: VisibleLessons = self.book.visible(key, cutoff)
         shown = self.book.to_lessons(visible, self.crew.bench.symbols_at(key, cutoff))
         recorded = self.recorded.cells.get(key) if self.recorded else None
-        return CellTask(
+        task = CellTask(
             key=key,
             cutoff=cutoff,
             own_lessons=shown.own,
@@ -138,23 +163,29 @@ class Walk:
             scored=key not in self.plan.warmup,
             outcomes=recorded.outcomes if recorded else (),
         )
+        return self.with_book(task)
+
+    def _held(
+        self, key: CellKey, cutoff: datetime, symbol_of: Callable[[str], str]
+    ) -> Holdings | None:
+        """Return the book that a cell is shown: the user's, the simulated one, or none."""
+        if self.shown is not None:
+            return self.shown.at(key, cutoff, symbol_of)
+        own = self.plan.config.portfolio
+        return own.holdings() if own is not None else None
 
     def _kept(self, task: CellTask) -> CellRecord | None:
         cell = self.journal.ledger.cells.get(task.key)
         if cell is None or not is_settled(cell, self.plan.config):
             return None
-        return cell if cell.lessons_hash == task.lessons_hash else None
+        shown = (cell.lessons_hash, cell.book_hash)
+        return cell if shown == (task.lessons_hash, task.book_hash) else None
 
-    def _remember(self, cell: CellRecord) -> None:
+    def _stand_in(self, cell: CellRecord) -> CellRecord:
+        """Return the recorded decision for a cell that misses in a replay."""
         if self.recorded and cell.error_class == "replay_miss":
-            cell = self.recorded.cells.get(cell.key, cell)
-        if cell.status not in ("done", "unread"):
-            return
-        at = self.parts.due_at(cell.key, self.plan.snapshot, self.plan.rule_of(cell.key.ticker))
-        if at is None:
-            self.unsettled[cell.key] = cell
-        else:
-            self.waiting[cell.key] = (at, cell)
+            return self.recorded.cells.get(cell.key, cell)
+        return cell
 
     def _return_of(self, cell: CellRecord) -> ReturnRecord:
         return self.parts.settle(

@@ -8,7 +8,7 @@
     |- RunStopped          1   a cell failed, and the run was told to stop there
     |- ProviderError       5   a vendor or model provider failed
     |- BudgetReached       6   a cap stopped the run; it can be resumed
-    `- VerificationFailed  7   another results root, or a leak
+    `- VerificationFailed  7   another results root, a leak, or a replay that reached for a network
 
 `tradingagents_core.errors` holds the pipeline's own tree; its ``LookaheadError`` is exit 7, its
 ``SettingsError`` exit 2. Anything else that escapes is a fault of our own, exit 70.

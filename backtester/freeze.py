@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from backtester.errors import UsageError
@@ -24,7 +24,15 @@ from backtester.snapshot import Snapshot, open_folder, open_snapshot, write_snap
 from backtester.snapshot_diff import TableDiff
 from backtester.vendors.base import Pace, Vendor, VendorRow, VendorSettings
 
-__all__ = ["FreezePlan", "Frozen", "Step", "freeze", "load_plan", "settings_from"]
+__all__ = [
+    "FreezePlan",
+    "Frozen",
+    "Step",
+    "capture_instant",
+    "freeze",
+    "load_plan",
+    "settings_from",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +88,12 @@ def settings_from(
         return VendorSettings(api_key=key or None, user_agent=user_agent, pace=Pace(row.pause_s))
 
     return settings_of
+
+
+def capture_instant() -> datetime:
+    """Return now: a capture is made in real time, and only its manifest tells of it."""
+    now = datetime.now(UTC)  # noqa: TID251 - see above
+    return now.replace(microsecond=0)
 
 
 def freeze(plan: FreezePlan, data_dir: Path, *, captured_at: datetime, way: Way) -> Frozen:

@@ -1,10 +1,12 @@
 """Ask the vendors of a plan, each request once, and say what came of it.
 
 A chain is exact. The next vendor is asked where one says that it has nothing, is not configured,
-or answers in a form that cannot be read. A rate limit or a vendor that cannot be reached stops the
-freeze instead, which goes on later: so the vendor that a row comes from never depends on the
-weather. An optional table that no vendor of its chain has is absent with the reason; bars that
-cannot be had end the freeze.
+or answers in a form that cannot be read; joined ones are all asked, and what they have is taken.
+What the user alone can mend ends the freeze where no vendor has an answer: a key that is not set,
+or a file that is not as it was declared.
+A rate limit or a vendor that cannot be reached stops the freeze instead, which goes on later: so
+the vendor that a row comes from never depends on the weather. An optional table that no vendor of
+its chain has is absent with the reason; bars that cannot be had end the freeze.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 
 from backtester.errors import UsageError
 from backtester.freeze_parts import Parts
-from backtester.freeze_plan import SUBJECTS, WITH_BARS, FreezePlan
+from backtester.freeze_plan import JOIN, SUBJECTS, WITH_BARS, FreezePlan
 from backtester.schema import CORE_TABLES
 from backtester.vendors.base import (
     BadResponse,
@@ -78,7 +80,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Hold what a request came to.
+    """Hold what a request came to; where vendors are joined, of one of them.
 
     Attributes:
         request: The request.
@@ -156,43 +158,57 @@ class Asking:
         for position, request in enumerate(requests, 1):
             before = self.asked
             taken = self._settle(request)
-            rows = taken.capture.rows if taken.capture else {}
+            captures = [each.capture for each in taken if each.capture is not None]
             self._desk.progress(
                 Step(
                     table=request.table,
                     subject=request.subject,
-                    vendor=taken.vendor,
-                    rows=sum(table.num_rows for table in rows.values()),
+                    vendor=JOIN.join(each.vendor for each in taken),
+                    rows=sum(table.num_rows for c in captures for table in c.rows.values()),
                     kept=self.asked == before,
-                    reason=taken.reason if taken.capture is None else "",
+                    reason="" if captures else taken[0].reason,
                     done=position,
                     total=len(requests),
                 )
             )
-            yield taken
+            yield from taken
 
-    def _settle(self, request: Request) -> Taken:
-        reasons = []
-        for name in self._plan.chain(request.table):
-            try:
-                capture = self._ask(name, request)
-            except RateLimited as error:
-                raise RateLimited(_stopped(name, request, error), error.wait_s) from error
-            except _NEXT as error:
-                reasons.append(f"{name}: {error}")
-            except VendorError as error:
-                raise VendorError(_stopped(name, request, error)) from error
-            else:
-                return Taken(
-                    request=request, vendor=name, capture=capture, reason="; ".join(reasons)
+    def _settle(self, request: Request) -> tuple[Taken, ...]:
+        """Return what the first link of the chain has: one answer, or one of each joined vendor."""
+        reasons: list[str] = []
+        unset = False
+        for link in self._plan.links(request.table):
+            found = {}
+            for name in link:
+                try:
+                    found[name] = self._ask(name, request)
+                except RateLimited as error:
+                    raise RateLimited(_stopped(name, request, error), error.wait_s) from error
+                except _NEXT as error:
+                    _refuse_own_mistake(name, request, error)
+                    unset = unset or isinstance(error, NotConfigured)
+                    reasons.append(f"{name}: {error}")
+                except VendorError as error:
+                    raise VendorError(_stopped(name, request, error)) from error
+            if found:
+                said = ["; ".join(reasons), *[""] * (len(found) - 1)]
+                return tuple(
+                    Taken(request=request, vendor=name, capture=capture, reason=reason)
+                    for (name, capture), reason in zip(found.items(), said, strict=True)
                 )
         reason = "; ".join(reasons)
+        if unset:
+            # Its absence would be stored, and the same command would find it frozen already.
+            raise NotConfigured(
+                f"{request.table} of {request.subject} cannot be had ({reason}); what was answered "
+                "is kept: set it and run the same command, or leave the table out"
+            )
         if request.table in CORE_TABLES and request.table not in WITH_BARS:
             raise VendorError(
                 f"{request.table} of {request.subject} cannot be had ({reason}): correct the "
                 "symbol or the chain, or leave it out"
             )
-        return Taken(request=request, vendor="", capture=None, reason=reason)
+        return (Taken(request=request, vendor="", capture=None, reason=reason),)
 
     def _ask(self, name: str, request: Request) -> Capture:
         wanted = self._wanted(name, request)
@@ -234,6 +250,14 @@ class Asking:
                 raise NotConfigured(f"it needs a key: set {row.key_variable}")
             self._vendors[name] = row.build(settings)
         return self._vendors[name]
+
+
+def _refuse_own_mistake(name: str, request: Request, error: VendorError) -> None:
+    # A file that is not as it was declared is no vendor's bad day: nobody mends it but the user.
+    if name in NOT_KEPT and isinstance(error, BadResponse):
+        raise BadResponse(
+            f"{request.table} of {request.subject} cannot be read from a file: {error}"
+        ) from error
 
 
 def _stopped(name: str, request: Request, error: VendorError) -> str:

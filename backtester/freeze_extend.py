@@ -7,8 +7,9 @@ that differs is a finding of the new snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from backtester.snapshot_diff import TableDiff, diff_tables
 
 # More of them are counted; the two snapshots tell the rest.
 MOST_NAMED: Final = 1_000
+_ENDS: Final = ("valid_to", "last_session")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +82,15 @@ def extend(plan: FreezePlan, base: Snapshot, merged: Merged) -> Extension:
             if (whole := before if now is None else now) is not None:
                 tables[name] = whole
             continue
+        if name == "instruments":
+            tables[name] = _identities(plan, base, before, now)
+            continue
         first, second = (before, now) if plan.on_change == "keep" else (now, before)
         tables[name] = pa.concat_tables([first, _without(name, second, first)])
-    tables["instruments"] = _stopped(plan, tables["instruments"])
     return Extension(
         merged=Merged(
             tables=tables,
-            absent={name: why for name, why in merged.absent.items() if name not in tables},
+            absent=_absent(base, merged, tables),
             sources=(*_earlier(base, merged), *merged.sources),
             notes=(*merged.notes, *_told(plan, changes)),
         ),
@@ -99,6 +103,8 @@ def _of_base(name: str, rows: pa.Table, base: Snapshot) -> pa.Table:
     instruments = pa.array(base.instruments())
     if "instrument" in rows.column_names and name != "news":
         rows = rows.filter(pc.is_in(rows.column("instrument"), value_set=instruments))
+    if name == "instruments":
+        return _as_of(rows, base.end)
     for day in ("session", "ex_session"):
         if day in rows.column_names:
             return rows.filter(pc.less_equal(rows.column(day), pa.scalar(base.end, pa.date32())))
@@ -109,6 +115,31 @@ def _of_base(name: str, rows: pa.Table, base: Snapshot) -> pa.Table:
         return rows.slice(0, 0)
     known = rows.column("known_at")
     return rows.filter(pc.less_equal(known, pa.scalar(newest, known.type)))
+
+
+def _absent(base: Snapshot, merged: Merged, tables: Mapping[str, pa.Table]) -> dict[str, str]:
+    """Return what neither the snapshot nor the capture has, with the newest reason."""
+    found = {}
+    for name, why in {**base.manifest.absent, **merged.absent}.items():
+        table, _, instrument = name.partition("/")
+        lacking = table not in tables
+        if instrument and not lacking:
+            lacking = instrument not in tables[table].column("instrument").to_pylist()
+        elif instrument:
+            lacking = False
+        if lacking:
+            found[name] = why
+    return found
+
+
+def _as_of(rows: pa.Table, end: date) -> pa.Table:
+    """Return identities as they could be known on a date: what ends later has not ended."""
+    kept = [
+        {**row, **{word: None for word in _ENDS if (row[word] or end) > end}}
+        for row in rows.to_pylist()
+        if (row["valid_from"] or end) <= end
+    ]
+    return pa.Table.from_pylist(kept, schema=TABLES["instruments"].arrow)
 
 
 def _without(name: str, rows: pa.Table, others: pa.Table) -> pa.Table:
@@ -124,12 +155,43 @@ def _keys(name: str, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     return zip(*columns, strict=True)
 
 
-def _stopped(plan: FreezePlan, rows: pa.Table) -> pa.Table:
-    changed = [
-        {**row, "last_session": plan.last_sessions.get(row["instrument"], row["last_session"])}
-        for row in rows.to_pylist()
-    ]
-    return pa.Table.from_pylist(changed, schema=TABLES["instruments"].arrow)
+def _identities(plan: FreezePlan, base: Snapshot, before: pa.Table, now: pa.Table) -> pa.Table:
+    """Return who the instruments are: whole histories of names, never two that overlap.
+
+    What they went by up to the end of the extended snapshot stays where the plan keeps it; what
+    happened to them since (a rename, an end of trading) is no change of what was known.
+    """
+    old, new = _by_instrument(before), _by_instrument(now)
+    rows: list[dict[str, Any]] = []
+    for instrument in sorted({*old, *new}):
+        mine, theirs = old.get(instrument, []), new.get(instrument, [])
+        keep = bool(mine) and (plan.on_change == "keep" or not theirs)
+        whole = _renamed(mine, theirs, base.end) if keep else theirs
+        first = min(row["first_session"] for row in (*mine, *theirs))
+        last = plan.last_sessions.get(
+            instrument, (theirs or mine)[-1]["last_session"] or whole[-1]["last_session"]
+        )
+        rows += [{**row, "first_session": first, "last_session": last} for row in whole]
+    return pa.Table.from_pylist(rows, schema=TABLES["instruments"].arrow)
+
+
+def _by_instrument(rows: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(rows.to_pylist(), key=lambda row: row["valid_from"] or date.min):
+        found.setdefault(row["instrument"], []).append(row)
+    return found
+
+
+def _renamed(
+    mine: list[dict[str, Any]], theirs: list[dict[str, Any]], end: date
+) -> list[dict[str, Any]]:
+    """Return the known names, and those that came after a date."""
+    since = [row for row in theirs if row["valid_from"] is not None and row["valid_from"] > end]
+    if not since or (mine[-1]["valid_to"] or since[0]["valid_from"]) > since[0]["valid_from"]:
+        return mine
+    same = {word: mine[-1][word] for word in ("calendar", "currency", "basis")}
+    closed = {**mine[-1], "valid_to": mine[-1]["valid_to"] or since[0]["valid_from"]}
+    return [*mine[:-1], closed, *({**row, **same} for row in since)]
 
 
 def _earlier(base: Snapshot, merged: Merged) -> Iterator[Any]:

@@ -16,16 +16,20 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backtester.calendar import calendar_of
 from backtester.freeze_ask import Taken
 from backtester.freeze_plan import WITH_BARS, FreezePlan
 from backtester.manifest import Finding, Source
 from backtester.markets import ALWAYS_OPEN, FUTURES, INDICES, WEEKDAYS, calendar_code
 from backtester.schema import TABLES, conform, known_at_day
+from backtester.snapshot import absence_of
 
 # Cutoffs of a date lie before the end of that date in New York, whatever the market.
 _LAST_ZONE: Final = "America/New_York"
 _KINDS: Final = {ALWAYS_OPEN: "crypto", WEEKDAYS: "fx", FUTURES: "future"}
 _MANY: Final = 3
+# A range often begins on a holiday of the vendor's, or in the week before its first bar.
+MOST_LATE: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +38,7 @@ class Merged:
 
     Attributes:
         tables: Table name -> rows.
-        absent: Table name -> reason.
+        absent: Table name, or `absence_of` one instrument -> reason.
         sources: Where rows came from.
         notes: What a reader should know beside the checks of the rows.
     """
@@ -74,11 +78,12 @@ def merge(plan: FreezePlan, taken: Sequence[Taken], captured_at: datetime) -> Me
     }
     for name in absent:
         tables.pop(name, None)
+    absent |= _lacking(plan, tables, taken)
     return Merged(
         tables=tables,
         absent=absent,
         sources=tuple(_sources(plan, taken, tables, captured_at)),
-        notes=(*_notes(taken), *late),
+        notes=(*_notes(taken), *late, *_late_starts(plan, tables)),
     )
 
 
@@ -144,8 +149,15 @@ def _instruments(plan: FreezePlan, tables: Mapping[str, pa.Table]) -> pa.Table:
         found = by_instrument.get(instrument) or [
             _described(instrument, first, currencies.get(instrument))
         ]
-        last = plan.last_sessions.get(instrument)
-        rows += [row if last is None else {**row, "last_session": last} for row in found]
+        told = {
+            name: days[instrument]
+            for name, days in (
+                ("first_session", plan.first_sessions),
+                ("last_session", plan.last_sessions),
+            )
+            if instrument in days
+        }
+        rows += [{**row, **told} for row in found]
     return pa.Table.from_pylist(rows, schema=TABLES["instruments"].arrow)
 
 
@@ -180,6 +192,19 @@ def _described(instrument: str, first: date, currency: str | None) -> dict[str, 
     }
 
 
+def _late_starts(plan: FreezePlan, tables: Mapping[str, pa.Table]) -> Iterator[Finding]:
+    """Name instruments whose bars begin within the range where nobody says that they were new."""
+    first_bars, _ = _of_bars(tables.get("bars", TABLES["bars"].empty()))
+    for instrument, first in sorted(first_bars.items()):
+        missing = len(calendar_of(instrument).sessions(plan.declared_start, first)) - 1
+        if missing > MOST_LATE and instrument not in plan.first_sessions:
+            text = (
+                f"its bars begin on {first}, {missing} sessions after the range does: was it "
+                "listed then, or does the vendor lack its history? first_sessions says so"
+            )
+            yield Finding(kind="late_start", instrument=instrument, session=first, message=text)
+
+
 # ------------------------------------------------------------------------- sources and reasons
 
 
@@ -196,6 +221,25 @@ def _reason(plan: FreezePlan, name: str, taken: Sequence[Taken]) -> str:
         answer.reason for answer in taken if answer.request.table == name and answer.reason
     )
     return "; ".join(reasons) or "no vendor was asked for it"
+
+
+def _lacking(
+    plan: FreezePlan, tables: Mapping[str, pa.Table], taken: Sequence[Taken]
+) -> dict[str, str]:
+    """Return why a table that is there says nothing of an instrument: silence is not "none"."""
+    had = {(a.request.table, a.request.instrument) for a in taken if a.capture is not None}
+    reasons = {(a.request.table, a.request.instrument): a.reason for a in taken}
+    found = {}
+    for name, rows in tables.items():
+        if TABLES[name].core or "instrument" not in rows.column_names:
+            continue
+        held = set(rows.column("instrument").unique().to_pylist())
+        for instrument in plan.instruments:
+            if instrument in held or (name, instrument) in had:
+                continue
+            reason = reasons.get((name, instrument))
+            found[absence_of(name, instrument)] = reason or "prices alone were taken of it"
+    return found
 
 
 def _sources(

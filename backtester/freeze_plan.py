@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, fi
 from backtester import spellings
 from backtester.calendar import calendar_by_code, calendar_of
 from backtester.errors import UsageError
+from backtester.freeze_vendors import chains_of
 from backtester.manifest import SNAPSHOT_NAME
 from backtester.markets import calendar_code
 from backtester.schema import TABLES
@@ -38,6 +39,10 @@ DEFAULT_CHAINS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # What comes along with the bars where no vendor of its own is named for it.
 WITH_BARS: Final = ("instruments", "actions")
+# Tables whose rows are many voices: vendors joined by this sign fill them together.
+JOINED: Final = ("news", "social")
+JOIN: Final = "+"
+_NAMED_BY_OTHERS: Final = ("data_vendors", "tool_vendors")
 # Tables whose rows belong to no instrument: what is asked for is named by subject.
 SUBJECTS: Final = ("macro", "prediction_markets")
 
@@ -70,10 +75,12 @@ class FreezePlan(BaseModel):
         end: Last one.
         warmup: Sessions before the start that are taken as well.
         tables: Tables that are filled; bars bring actions and instruments along.
-        chains: Table -> vendors, in the order in which they are asked.
+        chains: Table -> vendors, in the order in which they are asked; ``a+b`` are asked together
+            and fill news or posts side by side.
         subjects: ``macro`` and ``prediction_markets`` -> series or questions.
         global_news: Topics for which news that belong to no instrument are asked.
         vendor_symbols: Vendor -> instrument -> its symbol there.
+        first_sessions: Instrument -> first session, for those that were listed within the range.
         last_sessions: Instrument -> last session, for those that stopped trading.
         options: Vendor -> table -> options.
         extends: Snapshot that is extended, or None.
@@ -94,6 +101,7 @@ class FreezePlan(BaseModel):
     subjects: ByTable = {}
     global_news: Words = ()
     vendor_symbols: dict[str, dict[str, str]] = {}
+    first_sessions: dict[str, Day] = {}
     last_sessions: dict[str, Day] = {}
     options: dict[str, dict[str, dict[str, str]]] = {}
     extends: str | None = None
@@ -182,6 +190,10 @@ class FreezePlan(BaseModel):
         """Return the vendors of a table, in order; none where it comes along with the bars."""
         return self.chains.get(table, DEFAULT_CHAINS[table])
 
+    def links(self, table: str) -> tuple[tuple[str, ...], ...]:
+        """Return the chain of a table with the vendors of each link, which are asked together."""
+        return tuple(tuple(name.strip() for name in link.split(JOIN)) for link in self.chain(table))
+
     def options_of(self, vendor: str, table: str) -> dict[str, str]:
         """Return the options of a vendor for a table."""
         given = self.options.get(vendor, {})
@@ -213,7 +225,8 @@ def load_plan(
         path: TOML file with the fields of `FreezePlan`, or None.
         flags: Values that win over the file; those that are None are not there. ``vendors`` are
             ``TABLE=VENDOR,VENDOR`` or one chain for every table, ``options`` are
-            ``VENDOR.TABLE.OPTION=VALUE`` or ``VENDOR.OPTION=VALUE``.
+            ``VENDOR.TABLE.OPTION=VALUE`` or ``VENDOR.OPTION=VALUE``. ``data_vendors`` and
+            ``tool_vendors`` are chains too, by TradingAgents' names; ``chains`` win over them.
         data_dir: Where a snapshot lies that is extended: what the plan leaves out is taken from it.
 
     Raises:
@@ -227,7 +240,12 @@ def load_plan(
     values |= given
     if values.get("extends") is not None and data_dir is not None:
         values = {**_of_base(str(values["extends"]), data_dir), **values}
-    values["chains"] = {**_as_table(values.get("chains", {})), **_chains(chains, values)}
+    kinds = {word: _as_table(values.pop(word, {}), word) for word in _NAMED_BY_OTHERS}
+    values["chains"] = {
+        **_of_kinds(kinds),
+        **_as_table(values.get("chains", {}), "chains"),
+        **_chains(chains, values),
+    }
     for text in options:
         _set_option(values["options"], text)
     return _built(values, path)
@@ -268,7 +286,14 @@ def _require_known(plan: FreezePlan, where: str) -> None:
     from backtester.vendors.registry import vendor_row
 
     for table in plan.tables:
-        for vendor in plan.chain(table):
+        links = plan.links(table)
+        joined = next((link for link in links if len(link) > 1), None)
+        if joined is not None and table not in JOINED:
+            raise UsageError(
+                f"{where}{JOIN.join(joined)} cannot fill {table} together: only "
+                f"{' and '.join(JOINED)} are joined; write a comma for one after the other"
+            )
+        for vendor in (name for link in links for name in link):
             if table not in vendor_row(vendor).tables:
                 holds = ", ".join(sorted(vendor_row(vendor).tables))
                 raise UsageError(
@@ -277,9 +302,10 @@ def _require_known(plan: FreezePlan, where: str) -> None:
     for table in SUBJECTS:
         if table in plan.tables and table not in plan.subjects:
             raise UsageError(f"{where}table {table} needs subjects: name them ({table} = [...])")
-    for instrument in plan.last_sessions:
-        if instrument not in plan.instruments:
-            raise UsageError(f"{where}last_sessions: {instrument} is not among the symbols")
+    for name in ("first_sessions", "last_sessions"):
+        for instrument in getattr(plan, name):
+            if instrument not in plan.instruments:
+                raise UsageError(f"{where}{name}: {instrument} is not among the symbols")
 
 
 def require_over(plan: FreezePlan, captured_at: datetime) -> None:
@@ -300,10 +326,27 @@ def require_over(plan: FreezePlan, captured_at: datetime) -> None:
         raise UsageError(f"end {plan.end} is in the future: freeze up to a day that is over")
 
 
-def _as_table(value: object) -> dict[str, Any]:
+def _as_table(value: object, word: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise UsageError(f"chains: {spellings.shown(value)} is no table of chains")
+        raise UsageError(f"{word}: {spellings.shown(value)} is no table of chains")
     return dict(value)
+
+
+def _of_kinds(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return the chains that stand under TradingAgents' names for kinds of data and tools."""
+    from backtester.vendors.registry import vendor_row
+
+    chains = {
+        word: {name: _texts(_listed(chain)) for name, chain in given.items()}
+        for word, given in kinds.items()
+    }
+    vendors = {
+        vendor: frozenset().union(*(vendor_row(name.strip()).tables for name in vendor.split(JOIN)))
+        for given in chains.values()
+        for chain in given.values()
+        for vendor in chain
+    }
+    return chains_of(chains["data_vendors"], chains["tool_vendors"], vendors)
 
 
 def _chains(texts: object, values: Mapping[str, Any]) -> dict[str, object]:
@@ -320,14 +363,18 @@ def _chains(texts: object, values: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _filled(chain: object, values: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    from backtester.vendors.registry import vendor_row
-
     vendors = chain if isinstance(chain, tuple) else ()
     wanted = _listed(values.get("tables", ("bars",)))
     for table in TABLES:
-        able = tuple(name for name in vendors if table in vendor_row(name).tables)
+        able = tuple(link for link in vendors if _able(link, table))
         if able and table not in WITH_BARS and table in {*_texts(wanted), "bars"}:
             yield table, able
+
+
+def _able(link: str, table: str) -> bool:
+    from backtester.vendors.registry import vendor_row
+
+    return all(table in vendor_row(name.strip()).tables for name in link.split(JOIN))
 
 
 def _texts(value: object) -> tuple[str, ...]:

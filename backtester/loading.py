@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from backtester import spellings
 from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
+from backtester.foreign_json import plain_object
 from backtester.spellings import (
     ALIASES,
     ENV_PREFIXES,
@@ -87,6 +89,8 @@ def _built(given: Mapping[str, Given]) -> RunConfig:
     values = {key: item.value for key, item in given.items()}
     if "script" in values:
         values["script"] = _script(values["script"])
+    if "portfolio" in values:
+        values["portfolio"] = _portfolio(values["portfolio"])
     try:
         return RunConfig(**values)
     except ValidationError as error:
@@ -106,6 +110,25 @@ def _script(value: Any) -> Any:
         for tool in _tables(reply.get("tools")):
             _require_keys(tool, ScriptedTool, f"script {named}: tools")
     return document["script"]
+
+
+def _portfolio(value: Any) -> Any:
+    """Return a book as it was given, or what the file holds that was named for it."""
+    if not isinstance(value, str | Path):
+        return value
+    where = f"portfolio {spellings.shown(str(value))}"
+    try:
+        return plain_object(Path(value).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{where} does not exist: check the path") from error
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read ({error.strerror}): name a JSON file") from error
+    # Bytes that are no UTF-8 and a path that no system could open are values too.
+    except ValueError as error:
+        raise UsageError(
+            f"{where} {error if not isinstance(error, UnicodeError) else 'is no UTF-8 text'}: "
+            "write a JSON object with as_of, currency, cash and positions"
+        ) from error
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -172,12 +195,12 @@ def _require_known(key: str, where: str) -> None:
 
 def _first_problem(error: ValidationError, given: Mapping[str, Given]) -> str:
     problems = error.errors(include_url=False)
-    lacking = [str(found["loc"][0]) for found in problems if found["type"] == "missing"]
+    lacking = [str(one["loc"][0]) for one in problems if _names_a_setting(one, "missing")]
     problem = problems[0]
-    if problem["type"] == "missing":
+    if _names_a_setting(problem, "missing"):
         return spellings.missing(lacking)
     key, *inner = (str(part) for part in problem["loc"] or ("",))
-    if problem["type"] == "extra_forbidden":
+    if _names_a_setting(problem, "extra_forbidden"):
         near = spellings.nearest(key, RunConfig.model_fields)
         return f"unknown config key {shown(key)}: {near}"
     said = spellings.plain(
@@ -185,6 +208,11 @@ def _first_problem(error: ValidationError, given: Mapping[str, Given]) -> str:
     )
     where = given[key].where if key in given else key
     return f"{'.'.join((where, *inner))}: {said}" if where else said
+
+
+def _names_a_setting(problem: ErrorDetails, kind: str) -> bool:
+    """Say whether a problem of a kind is about a setting, and not about a part of one."""
+    return problem["type"] == kind and len(problem["loc"]) == 1
 
 
 def setting(text: str) -> tuple[str, Any]:

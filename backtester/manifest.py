@@ -31,7 +31,7 @@ MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
 SNAPSHOT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Kinds of findings that only the capture can make: the stored rows do not show them.
-AT_CAPTURE = frozenset({"duplicate", "undated", "not_had", "changed", "note"})
+AT_CAPTURE = frozenset({"duplicate", "undated", "not_had", "changed", "late_start", "note"})
 _ID_DOMAIN = b"backtester snapshot rows 1\n"
 
 
@@ -101,7 +101,7 @@ class Finding(_Strict):
 
     Attributes:
         kind: ``gap, extra_session, duplicate, conflict, zero_volume, jump, currency``; or, of the
-            capture alone (`AT_CAPTURE`), ``undated, not_had, changed, note``.
+            capture alone (`AT_CAPTURE`), ``undated, not_had, changed, late_start, note``.
         instrument: Instrument id; empty for the whole snapshot.
         session: Session, or None.
         message: In words.
@@ -127,7 +127,8 @@ class Manifest(_Strict):
         declared_end: Last one.
         captured_at: When the capture was made, UTC.
         tables: File of each table that is there.
-        absent: Reason for each table that is not.
+        absent: Reason for each table that is not, and (``table/instrument``) for instruments of
+            which a table that is there holds nothing.
         sources: Where the rows came from.
         findings: Gaps and warnings of the capture checks.
     """

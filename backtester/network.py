@@ -23,7 +23,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-from backtester.errors import BacktesterError
+from backtester.errors import VerificationFailed
 
 _LOCAL = socket.AF_UNIX
 _ADDRESSED = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
@@ -41,7 +41,7 @@ _SENDING: tuple[tuple[type[socket.socket], tuple[str, ...]], ...] = (
 )
 
 
-class NetworkBlocked(BacktesterError):
+class NetworkBlocked(VerificationFailed):
     """Report that something reached for the network while a replay had closed it.
 
     It is no `OSError` on purpose: a library that retries or falls back on connection errors would

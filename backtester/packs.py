@@ -98,6 +98,7 @@ def pack_run(
         UsageError: See `cassette.write_cassette`.
     """
     manifest = folder.read_manifest()
+    manifest.require_prompts()
     if manifest.status != "finished":
         raise DataError(
             f"run {manifest.run_id} is {manifest.status}, not finished, and a cassette holds whole "

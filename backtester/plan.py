@@ -12,6 +12,7 @@ from backtester.broker import ScoreRule, benchmark_for
 from backtester.calendar import Calendar, grid_sessions
 from backtester.config import RunConfig
 from backtester.errors import DataError
+from backtester.own_book import require_known_by
 from backtester.pricing import market_of
 from backtester.records import CellKey
 from backtester.runs import RESULTS_VERSION, run_id_of
@@ -77,14 +78,19 @@ def lay_out(
 
     Raises:
         DataError: A ticker or date that the snapshot does not hold.
-        UsageError: A grid without a session.
+        UsageError: A grid without a session, or a book of a day after the first one.
     """
     instruments = tuple(resolve_ticker(snapshot, ticker, config) for ticker in config.tickers)
     _require_range(config, snapshot)
     for instrument in instruments:
-        _require_benchmark(config, snapshot, instrument, scored=scored)
+        require_benchmark(config, snapshot, instrument, scored=scored)
     config = config.model_copy(update={"tickers": tuple(dict.fromkeys(instruments))})
     cells = _gather(config, snapshot)
+    require_known_by(
+        config.portfolio,
+        min(key.session for key in cells.barriers[0].keys),
+        at_open=config.decision_time == "open",
+    )
     identity = {
         **config.identity_fields(),
         "tickers": sorted(config.tickers),
@@ -173,8 +179,8 @@ def resolve_ticker(snapshot: Snapshot, ticker: str, config: RunConfig) -> str:
     )
 
 
-def _require_benchmark(
-    config: RunConfig, snapshot: Snapshot, instrument: str, *, scored: bool
+def require_benchmark(
+    config: RunConfig, snapshot: Snapshot, instrument: str, *, scored: bool = True
 ) -> None:
     """Refuse a benchmark that the snapshot lacks, before anything is spent on a run without alpha.
 

@@ -8,9 +8,12 @@ order, so that it is the same double everywhere; what makes no number is a `Flaw
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -85,13 +88,19 @@ class Flaw:
 
 @dataclass(frozen=True, kw_only=True)
 class Market:
-    """Gather what pricing needs of one instrument; build it with `market_of`."""
+    """Gather what pricing needs of one instrument; build it with `market_of`.
+
+    Quotes that were asked for are kept: windows that overlap ask for the same ones.
+    """
 
     instrument: str
     calendar: Calendar
     bars: BarColumns
     actions: ActionColumns
     identity: IdentityRow
+    _quotes: dict[tuple[date, Point], Quote | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def currency(self) -> str:
@@ -105,8 +114,11 @@ class Market:
 
     def quote(self, session: date, point: Point) -> Quote | None:
         """Return a price of a session's bar, or None where no usable one is there."""
-        at = self.bars.position(session)
-        return None if at is None else self._quote_at(at, point)
+        asked = (session, point)
+        if asked not in self._quotes:
+            at = self.bars.position(session)
+            self._quotes[asked] = None if at is None else self._quote_at(at, point)
+        return self._quotes[asked]
 
     def last_close(self, *, since: date, until: date) -> Quote | None:
         """Return the newest usable close from `since` to `until`, both included, or None."""
@@ -121,6 +133,8 @@ class Market:
 
     def conflict(self, first: date, last: date) -> date | None:
         """Return the first session in a range whose captured bars contradict each other."""
+        if not self.bars.conflicts:
+            return None
         return min((day for day in self.bars.conflicts if first <= day <= last), default=None)
 
     def earned(self, entry: Quote, leave: Quote, *, haircut: float = 0.0) -> Earned | Flaw:
@@ -152,6 +166,11 @@ class Market:
             f"{leave.session} make no finite return"
         )
 
+    @cached_property
+    def _ex_days(self) -> list[date]:
+        days: list[date] = self.actions.ex_sessions.tolist()
+        return days
+
     def _quote_at(self, at: int, point: Point) -> Quote | None:
         price = float(self.bars.open[at] if point == "open" else self.bars.close[at])
         known_at = self.bars.known_at[at]
@@ -170,8 +189,9 @@ class Market:
         rows = self.actions
         if not len(rows):
             return []
-        edges = np.array([entry, leave], dtype="datetime64[D]")
-        first, after = np.searchsorted(rows.ex_sessions, edges, side="right").tolist()
+        first, after = bisect_right(self._ex_days, entry), bisect_right(self._ex_days, leave)
+        if first == after:
+            return []
         found = [
             _Action(
                 ex_session=rows.ex_sessions[at].item(),
@@ -187,13 +207,24 @@ class Market:
 
 
 def market_of(snapshot: Snapshot, instrument: str) -> Market:
-    """Gather one instrument of a snapshot.
+    """Gather one instrument of a snapshot; a snapshot's is gathered once.
 
     Calendar, currency and basis are the same in all identity ranges of an instrument.
 
     Raises:
         DataError: For an instrument that the snapshot does not hold.
     """
+    known = _gathered.setdefault(snapshot, {})
+    if instrument not in known:
+        known[instrument] = _gather(snapshot, instrument)
+    return known[instrument]
+
+
+# A snapshot never changes, and what was gathered of it goes with it.
+_gathered: WeakKeyDictionary[Snapshot, dict[str, Market]] = WeakKeyDictionary()
+
+
+def _gather(snapshot: Snapshot, instrument: str) -> Market:
     identity = snapshot.identity_rows(instrument)[-1]
     return Market(
         instrument=instrument,

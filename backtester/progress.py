@@ -18,11 +18,19 @@ class Standing:
         kept: Cells that are there.
         failed: Those among them that are decided again.
         affected: Later cells that would follow, at worst, because their lessons may change.
+        lessons: Lessons that could not be written and are tried again.
+        calls: Calls that all of this takes at most.
+        cost_usd: What they cost at most, or None where nobody knows.
+        unknown: Why nobody knows, in words; empty where the cost is known.
     """
 
     kept: int
     failed: int
     affected: int
+    lessons: int = 0
+    calls: int = 0
+    cost_usd: float | None = 0.0
+    unknown: str = ""
 
 
 class Progress(Protocol):

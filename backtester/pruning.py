@@ -1,9 +1,13 @@
 """Delete recorded replies that nothing refers to any more, and nothing else.
 
-What is used is what any journal under the reports folder names: of runs, their superseded tries
-included, of the memories of single decisions, and of analyses that were stopped. A stopped run and
-a stopped analysis will ask again for what they have asked already, of which their journal may not
-tell yet: what was recorded since they began stays too.
+What is used is what any journal or spend ledger under the reports folder names: of runs, their
+superseded tries included, of the memories of single decisions, and of analyses that were stopped. A
+stopped run and a stopped analysis will ask again for what they have asked already, of which their
+journal may not tell yet. It may also be older than they are: a deleted run recorded it, and it was
+served. So as long as a run is unfinished, all replies of its models stay, and what was recorded
+since it began; of a stopped analysis, what was recorded since.
+
+What other reports folders refer to is not seen here, nor what a run that is yet to come could use.
 """
 
 from __future__ import annotations
@@ -53,9 +57,9 @@ class Pruned:
     Attributes:
         unused: Replies that nothing refers to, by key.
         records: Replies that the cache held.
-        kept: Of those, replies that a journal names.
-        recent: Replies that no journal names, kept for unfinished work.
-        journals: Journals that were looked through.
+        kept: Of those, replies that a journal or spend ledger names.
+        recent: Replies that none names, kept for unfinished work.
+        journals: Journals and ledgers that were looked through.
         deleted: Whether the unused ones are gone now.
     """
 
@@ -106,16 +110,17 @@ def prune(folder: Path, reports_dir: Path, *, delete: bool) -> Pruned:
 
 
 def _looked_through(cache: ReplyCache, reports_dir: Path) -> Pruned:
-    journals = sorted(path for path in reports_dir.rglob(_JOURNALS) if path.is_file())
+    # What lies in the folder itself, such as the ledger of scores, names no reply.
+    journals = sorted(path for path in reports_dir.glob(f"*/**/{_JOURNALS}") if path.is_file())
     named = {key for path in journals for key in _keys_in(path)}
-    since = _unfinished_since(reports_dir)
+    unfinished = _unfinished(reports_dir)
     unused: list[UnusedReply] = []
     records = recent = 0
     for record in cache.records():
         records += 1
         if record.key in named:
             continue
-        if since is not None and _instant(record) >= since:
+        if unfinished.may_ask(record):
             recent += 1
             continue
         unused.append(
@@ -144,29 +149,44 @@ def _keys_in(path: Path) -> Iterator[str]:
             yield from (key.decode() for key in _KEY.findall(line))
 
 
-def _unfinished_since(reports_dir: Path) -> datetime | None:
-    """Return when the first work began that has not ended, or None where all has."""
+@dataclass(frozen=True, kw_only=True)
+class _Unfinished:
+    """Hold what work that has not ended may ask again.
+
+    Attributes:
+        since: When the first of it began, or None where all has ended.
+        models: Provider and model of each tier of the runs among it.
+    """
+
+    since: datetime | None
+    models: frozenset[tuple[str, str]]
+
+    def may_ask(self, record: CacheRecord) -> bool:
+        """Say whether a reply may be asked for again."""
+        if (record.provider, record.model) in self.models:
+            return True
+        return self.since is not None and _instant(record) >= self.since
+
+
+def _unfinished(reports_dir: Path) -> _Unfinished:
     begun = [
         datetime.fromtimestamp(path.stat().st_ctime, tz=UTC)
         for path in sorted(reports_dir.glob(_BEGUN))
     ]
+    models: set[tuple[str, str]] = set()
     for path in sorted(reports_dir.glob("*/manifest.json")):
-        started = _started(path)
-        if started is not None:
-            begun.append(started)
-    return min(begun, default=None)
-
-
-def _started(path: Path) -> datetime | None:
-    try:
-        manifest = json.loads(path.read_bytes())
-        unfinished = manifest["status"] != "finished"
-        return datetime.fromisoformat(manifest["created_at"]) if unfinished else None
-    except (ValueError, LookupError, TypeError) as error:
-        raise UsageError(
-            f"{path} does not read, so what its run will ask again is not known: mend it or delete "
-            "its folder; nothing was deleted"
-        ) from error
+        try:
+            manifest = json.loads(path.read_bytes())
+            if manifest["status"] == "finished":
+                continue
+            begun.append(datetime.fromisoformat(manifest["created_at"]))
+            models |= {(row["provider"], row["model"]) for row in manifest["models"].values()}
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"{path} does not read, so what its run will ask again is not known: mend it or "
+                "delete its folder; nothing was deleted"
+            ) from error
+    return _Unfinished(since=min(begun, default=None), models=frozenset(models))
 
 
 def _instant(record: CacheRecord) -> datetime:

@@ -6,7 +6,9 @@ any number of workers can exceed it by no more than the calls under way turn out
 expected, and one worker by part of one call. Whoever might exceed a cap waits for the calls under
 way, so a run never stops for what it only expected to spend. A call is expected to cost its
 characters / 4 as input, and as output the most that its node was answered with so far; before
-that ``max_tokens``, or `FIRST_OUTPUT` tokens.
+that ``max_tokens``, or `FIRST_OUTPUT` tokens. A request that went out and whose answer nobody
+could read may be billed: it is a paid call of unknown cost, caps count what it was expected to
+cost, and sending it once more is another call that asks first.
 
 Caps on cost and calls count what all commands of the run paid, by the spend ledger; the cap on
 minutes counts those of one command. What comes from the cache asks nothing and costs nothing.
@@ -32,6 +34,8 @@ from tradingagents_core.protocols import ModelCall, Usage
 FIRST_OUTPUT: Final = 1_000
 CELL_BUDGET: Final = "cell_budget"
 RUN_BUDGET: Final = "run_budget"
+LOST: Final = "lost"
+"""Finish reason, in the spend ledger, of a request whose answer nobody could read."""
 _MINUTE: Final = 60.0
 
 
@@ -261,6 +265,23 @@ class Purse:
             UsageError: The ledger cannot be written.
         """
         counted = counted_usage(paid.usage, request=len(call.request), reply=paid.characters)
+        self._write(flight, call, paid, counted=counted)
+
+    def lose(self, flight: object, call: ModelCall) -> Usage:
+        """Write down a request that may be billed though nobody could read its answer.
+
+        Returns:
+            What caps count of it, by estimate.
+
+        Raises:
+            UsageError: The ledger cannot be written.
+        """
+        paid = Paid(finish_reason=LOST, usage=Usage(), characters=0, cost_usd=None)
+        counted = self._estimate(call)
+        self._write(flight, call, paid, counted=counted)
+        return counted
+
+    def _write(self, flight: object, call: ModelCall, paid: Paid, *, counted: Usage) -> None:
         record = SpendRecord(
             run_id=self._run_id,
             paid_at=self._now(),
@@ -312,6 +333,8 @@ class Purse:
         return ""
 
     def _expected(self, call: ModelCall) -> float:
+        return self.tariff.counted(call.provider, call.model, self._estimate(call))
+
+    def _estimate(self, call: ModelCall) -> Usage:
         output = self.spent.longest.get(call.site.node) or self._max_tokens or FIRST_OUTPUT
-        usage = Usage(input_tokens=tokens_of(len(call.request)), output_tokens=output)
-        return self.tariff.counted(call.provider, call.model, usage)
+        return Usage(input_tokens=tokens_of(len(call.request)), output_tokens=output)

@@ -88,7 +88,8 @@ class SpendRecord:
         key: Cache key.
         provider: Provider name.
         model: Model asked for.
-        finish_reason: As answered; ``outcome:<kind>`` for an outcome.
+        finish_reason: As answered; ``outcome:<kind>`` for an outcome; ``lost`` for a request that
+            may be billed though nobody could read its answer.
         input_tokens: As reported, or None.
         output_tokens: As reported, or None.
         cached_tokens: As reported, or None.
@@ -144,6 +145,7 @@ class ReadRecord:
         max_known_at: Newest ``known_at`` returned (UTC), or None for no row.
         clamped: A later date was asked for.
         dropped: Undated rows left out.
+        withheld: Rows left out because their ``known_at`` is an estimate.
     """
 
     node: str
@@ -157,6 +159,7 @@ class ReadRecord:
     max_known_at: datetime | None
     clamped: bool
     dropped: int
+    withheld: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +189,7 @@ class CellRecord:
         wall_s: Wall seconds (not part of the root).
         error_detail: Further lines on a failure, such as the difference of a missing prompt to
             the nearest recorded one (not part of the root).
+        book_hash: sha256 over the book shown to the cell; empty where none was.
     """
 
     key: CellKey
@@ -209,6 +213,7 @@ class CellRecord:
     reads: tuple[ReadRecord, ...]
     wall_s: float
     error_detail: str = ""
+    book_hash: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

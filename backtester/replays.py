@@ -100,6 +100,7 @@ def load_recording(
             this release would ask other prompts.
     """
     manifest = folder.read_manifest()
+    manifest.require_prompts()
     if manifest.status != "finished" or manifest.results_root is None:
         raise DataError(
             f"run {manifest.run_id} is {manifest.status}, not finished: run it to its end first"

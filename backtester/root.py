@@ -52,6 +52,8 @@ def _lines(ledger: Ledger) -> Iterator[bytes]:
                 cell.typed,
                 [list(pair) for pair in cell.state_hashes],
                 cell.lessons_hash,
+                # A run that shows no book has the root that it had before there were any.
+                *([cell.book_hash] if cell.book_hash else []),
             ],
         )
     for key, returned in sorted(ledger.returns.items()):

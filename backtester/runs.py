@@ -29,8 +29,13 @@ from backtester.errors import DataError, RunLocked, UsageError
 from backtester.spellings import shown
 from backtester.spend import SPEND_NAME
 
-RESULTS_VERSION: Final = 1
+RESULTS_VERSION: Final = 2
 """Raised with each entry of the changelog's "Results change"; part of every run id."""
+
+EXTERNAL: Final = "external"
+"""Key of an identity that marks decisions which were made elsewhere."""
+
+EXTERNAL_LABEL: Final = "external: no prompts, no leak proof"
 
 RunStatus = Literal["started", "stopped", "budget_reached", "finished"]
 
@@ -89,6 +94,7 @@ class _Known(BaseModel):
     max_risk_discuss_rounds: Count
     price_lookback: Count
     news_lookback_days: Count
+    estimated: str = "withhold"
     memory: str
     temperature: float | None = None
     generation: Count = 0
@@ -143,6 +149,22 @@ class RunManifest(BaseModel):
     commit: str | None = None
     diff_sha256: str | None = None
     models: dict[str, Annotated[dict[str, str | None], AfterValidator(_model_row)]]
+
+    @property
+    def label(self) -> str | None:
+        """What to say of decisions that were made elsewhere; None for a run of this product."""
+        return EXTERNAL_LABEL if EXTERNAL in self.identity else None
+
+    def require_prompts(self) -> None:
+        """Refuse what cannot be done without the run's own prompts.
+
+        Raises:
+            DataError: The decisions were made elsewhere.
+        """
+        if self.label is not None:
+            raise DataError(
+                f"run {self.run_id} is {self.label}: it can be scored, and nothing more"
+            )
 
 
 def run_id_of(config: RunConfig, identity: Mapping[str, Any]) -> str:

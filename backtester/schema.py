@@ -289,7 +289,6 @@ _SOCIAL = TableSchema(
         _col("platform", TEXT, "'stocktwits', 'reddit', ..."),
         _col("text", TEXT, "post as published"),
         _col("label", TEXT, "the author's own mark (bullish, bearish)", nullable=True),
-        _col("score", INTEGER, "votes at capture", nullable=True),
     ),
 )
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from backtester import spellings
 from backtester.columns import (
@@ -43,6 +44,7 @@ from backtester.schema import SCHEMA_VERSION, table_schema
 from backtester.snapshot_folder import (
     Capture,
     Problem,
+    absence_of,
     conform_all,
     read_folder,
     reasons_of,
@@ -57,6 +59,7 @@ __all__ = [
     "Problem",
     "Snapshot",
     "TableAbsent",
+    "absence_of",
     "find_snapshot",
     "find_snapshot_by_id",
     "open_folder",
@@ -131,7 +134,7 @@ class Snapshot:
             name: Name for messages.
             declared_start: First date that the snapshot answers for.
             declared_end: Last one.
-            absent: Reason for tables that are not there.
+            absent: Reason for tables that are not there, or by `absence_of` one instrument.
             undated: Let rows without `known_at` in, for tests that prove readers refuse them.
 
         Raises:
@@ -146,11 +149,14 @@ class Snapshot:
             absent=reasons_of(conformed, absent or {}),
         )
 
-    def replace_tables(self, *, undated: bool = False, **tables: pa.Table) -> Snapshot:
+    def replace_tables(
+        self, *, undated: bool = False, declared_end: date | None = None, **tables: pa.Table
+    ) -> Snapshot:
         """Return a snapshot in memory with some tables replaced and all else equal.
 
         Args:
             undated: See `from_tables`.
+            declared_end: Last date that it answers for, None for the same.
             **tables: Rows by table name.
 
         Raises:
@@ -160,7 +166,7 @@ class Snapshot:
             {**self._tables, **tables},
             name=self._name,
             declared_start=self._start,
-            declared_end=self._end,
+            declared_end=declared_end or self._end,
             absent={table: why for table, why in self._absent.items() if table not in tables},
             undated=undated,
         )
@@ -189,6 +195,12 @@ class Snapshot:
         return id_of_conformed(
             self._tables, SCHEMA_VERSION, self._start, self._end, absent=self._absent
         )
+
+    @cached_property
+    def newest_bar_at(self) -> datetime | None:
+        """Newest instant at which a bar of any instrument became public, None without a bar."""
+        newest: datetime | None = pc.max(self._tables["bars"].column("known_at")).as_py()
+        return newest
 
     @property
     def name(self) -> str:
@@ -235,6 +247,10 @@ class Snapshot:
     def instruments(self) -> tuple[str, ...]:
         """Return the instrument ids, sorted."""
         return tuple(sorted(self._identities))
+
+    def holds(self, instrument: str) -> bool:
+        """Say whether the snapshot has an instrument of this id."""
+        return instrument in self._identities
 
     def bars(self, instrument: str) -> BarColumns:
         """Return all bars of an instrument, whatever the cutoff.
@@ -299,14 +315,17 @@ class Snapshot:
             return self._tables[name]
         raise TableAbsent(name, self._absent[name])
 
-    def absent_reason(self, name: str) -> str | None:
-        """Return why a table is not there, or None where it is.
+    def absent_reason(self, name: str, instrument: str | None = None) -> str | None:
+        """Return why a table is not there, or holds nothing of an instrument; None where it does.
 
         Raises:
             DataError: For a name that is no table.
         """
         table_schema(name)
-        return self._absent.get(name)
+        reason = self._absent.get(name)
+        if reason is None and instrument is not None:
+            reason = self._absent.get(absence_of(name, instrument))
+        return reason
 
     def _require(self, instrument: str) -> None:
         if instrument not in self._identities:
@@ -439,7 +458,7 @@ def write_snapshot(
         declared_start: First date that it answers for.
         declared_end: Last one.
         sources: Where the rows came from; each table with rows needs at least one.
-        absent: Reason for each table that is not there.
+        absent: Reason for each table that is not there, or by `absence_of` one instrument.
         captured_at: When the capture was made, zone-aware.
         notes: What a reader should know beside what the checks find.
 

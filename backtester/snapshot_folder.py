@@ -51,7 +51,7 @@ class Capture:
         declared_start: First date that the snapshot answers for.
         declared_end: Last one.
         sources: Where the rows came from; each table with rows needs at least one.
-        absent: Reason for each table that is not there.
+        absent: Reason for each table that is not there, and `absence_of` one instrument.
         captured_at: When the capture was made, zone-aware.
         notes: Findings that no check of the stored rows could make again.
     """
@@ -245,17 +245,43 @@ def conform_all(tables: Mapping[str, pa.Table], *, undated: bool) -> dict[str, p
 
 
 def reasons_of(tables: Mapping[str, pa.Table], absent: Mapping[str, str]) -> dict[str, str]:
-    """Return a reason for each table that is not there.
+    """Return a reason for each table that is not there, and those for single instruments.
+
+    Args:
+        tables: Conformed rows by table name.
+        absent: Reason by table name or `absence_of`.
 
     Raises:
-        DataError: For a table that is given and named absent at once, or a name that is no table.
+        DataError: For rows that are given and named absent at once, or a name that is no table.
     """
-    for name in absent:
+    parts = [name.partition("/") for name in absent]
+    for name, _, _ in parts:
         table_schema(name)
-    both = sorted(set(tables) & set(absent))
+    both = sorted({name for name, of_one, _ in parts if not of_one and name in tables})
     if both:
         raise DataError(f"tables {', '.join(both)} are given and named absent: decide for one")
-    return {name: absent.get(name, NOT_CAPTURED) for name in TABLES if name not in tables}
+    single = {name: absent[name] for name in sorted(absent) if "/" in name}
+    for name, _, instrument in sorted(part for part in parts if part[1]):
+        _require_none_of(tables, name, instrument)
+    return {name: absent.get(name, NOT_CAPTURED) for name in TABLES if name not in tables} | single
+
+
+def absence_of(table: str, instrument: str) -> str:
+    """Return the name under which a reason stands why a table holds no rows of an instrument."""
+    return f"{table}/{instrument}"
+
+
+def _require_none_of(tables: Mapping[str, pa.Table], name: str, instrument: str) -> None:
+    held = tables["instruments"].column("instrument").to_pylist()
+    if name not in tables or instrument not in held:
+        raise DataError(
+            f"a reason is given why table {name} holds nothing of {instrument}: the snapshot has "
+            f"no such {'table' if instrument in held else 'instrument'}"
+        )
+    if instrument in tables[name].column("instrument").to_pylist():
+        raise DataError(
+            f"table {name} holds rows of {instrument}, which are named absent: decide for one"
+        )
 
 
 def _to_parquet(table: pa.Table) -> bytes:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from backtester.errors import BacktesterError, DataError, UsageError
+from backtester.ledger import LEDGER_NAME, read_ledger_rows
 from backtester.sql import EXAMPLES
 from backtester.store_rows import RunDocument, arrow_tables
 from backtester.store_schema import (
@@ -27,6 +28,8 @@ from backtester.store_schema import (
     schema_fingerprint,
     schema_markdown,
 )
+from backtester.store_score_rows import ledger_table
+from backtester.store_score_tables import LEDGER
 from backtester.store_summary import (
     PublishedState,
     RatingRow,
@@ -42,7 +45,7 @@ from backtester.store_summary import (
     run_summary,
     sights,
 )
-from backtester.store_tables import TABLES
+from backtester.store_tables import TABLES_OF_A_RUN
 
 __all__ = [
     "RunDocument",
@@ -89,11 +92,12 @@ def publish(
     """
     tables = arrow_tables(document)
     with _replacing(database, lock_timeout_s, keep=True) as connection:
-        for table in TABLES:
+        for table in TABLES_OF_A_RUN:
             connection.execute(f"DELETE FROM {table.name} WHERE run_id = ?", [document.run_id])
         # Space freed by the rows that went is used again only after a checkpoint.
         connection.execute("CHECKPOINT")
         _insert(connection, document.run_id, tables)
+        _insert_ledger(connection, database)
 
 
 def rebuild(
@@ -125,13 +129,16 @@ def rebuild(
                 raise DataError(f"run {document.run_id} is there twice: remove one of its folders")
             seen.add(document.run_id)
             _insert(connection, document.run_id, arrow_tables(document))
+        _insert_ledger(connection, database)
     return len(seen)
 
 
 def _insert(
     connection: duckdb.DuckDBPyConnection, run_id: str, tables: Mapping[str, pa.Table]
 ) -> None:
-    for table in TABLES:
+    for table in TABLES_OF_A_RUN:
+        if not tables[table.name].num_rows:
+            continue
         connection.register("incoming", tables[table.name].combine_chunks())
         try:
             connection.execute(f"INSERT INTO {table.name} BY NAME SELECT * FROM incoming")
@@ -142,6 +149,17 @@ def _insert(
             ) from error
         finally:
             connection.unregister("incoming")
+
+
+def _insert_ledger(connection: duckdb.DuckDBPyConnection, database: Path) -> None:
+    """Put the whole ledger of the workspace in the place of what is there."""
+    rows = read_ledger_rows(database.parent / LEDGER_NAME)
+    connection.execute(f"DELETE FROM {LEDGER.name}")
+    if not rows:
+        return
+    connection.register("incoming", ledger_table(rows))
+    connection.execute(f"INSERT INTO {LEDGER.name} BY NAME SELECT * FROM incoming")
+    connection.unregister("incoming")
 
 
 @contextmanager

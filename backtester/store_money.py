@@ -92,7 +92,14 @@ CACHE_EFFICIENCY: Final = View(
         col("hit_rate", "DOUBLE", "fraction", "hits / (hits + misses).", repeats=False),
         col("saved_usd", "DOUBLE", "USD", "Saved.", null="none known", repeats=False),
         col("saved_tokens", "BIGINT", "tokens", "In and out.", null="none known", repeats=False),
-        col("paid_tokens", "BIGINT", "tokens", "Likewise.", null="none reported", repeats=False),
+        col(
+            "made_tokens",
+            "BIGINT",
+            "tokens",
+            "Of calls that were made, free or paid.",
+            null="none reported",
+            repeats=False,
+        ),
         col("not_priced", "BIGINT", "calls", "Hits with an unknown price.", repeats=False),
     ),
     sql="""
@@ -102,7 +109,7 @@ SELECT run_id, node,
     count(*) FILTER (hit) / count(*) AS hit_rate,
     exact_sum(CASE WHEN hit THEN saved_usd END) AS saved_usd,
     sum(input_tokens + output_tokens) FILTER (hit)::BIGINT AS saved_tokens,
-    sum(input_tokens + output_tokens) FILTER (NOT hit)::BIGINT AS paid_tokens,
+    sum(input_tokens + output_tokens) FILTER (NOT hit)::BIGINT AS made_tokens,
     count(*) FILTER (hit AND saved_usd IS NULL) AS not_priced
 FROM llm_calls
 GROUP BY run_id, node""",

@@ -22,6 +22,9 @@ import pyarrow.compute as pc
 from backtester.errors import DataError
 from backtester.knowledge import Training, knowledge_of, trainings
 from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord, SpendRecord
+from backtester.runs import EXTERNAL, EXTERNAL_LABEL
+from backtester.score_files import StoredScore
+from backtester.store_score_rows import score_tables
 from backtester.store_tables import (
     CELLS,
     LLM_CALLS,
@@ -82,6 +85,7 @@ class RunDocument:
         superseded: Older records of cells that were decided again; their calls were paid for.
         superseded_lessons: Older memory rows, likewise.
         spent: The spend ledger, oldest first.
+        scores: Its stored scores, made of these very cells.
     """
 
     manifest: Mapping[str, object]
@@ -91,6 +95,7 @@ class RunDocument:
     superseded: Sequence[CellRecord] = ()
     superseded_lessons: Sequence[LessonRecord] = ()
     spent: Sequence[SpendRecord] = ()
+    scores: Sequence[StoredScore] = ()
 
     @property
     def run_id(self) -> str:
@@ -117,10 +122,12 @@ def arrow_tables(document: RunDocument) -> Mapping[str, pa.Table]:
     lessons = sorted(document.lessons, key=attrgetter("key"))
     for table, rows in ((CELLS, cells), (RETURNS, returns), (MEMORY, lessons)):
         _refuse_repeats(f"run {run_id}, {table.name}", rows)
+    scored = score_tables(run_id, document.scores)
     return {
+        **scored,
         RUNS.name: _run_table(document),
         CELLS.name: _flat_table(_labelled(CELLS, document), run_id, cells),
-        RETURNS.name: _flat_table(RETURNS, run_id, returns),
+        RETURNS.name: _with_scored(_flat_table(RETURNS, run_id, returns), scored[RETURNS.name]),
         MEMORY.name: _flat_table(MEMORY, run_id, lessons),
         LLM_CALLS.name: pa.concat_tables(
             [
@@ -132,6 +139,12 @@ def arrow_tables(document: RunDocument) -> Mapping[str, pa.Table]:
         READS.name: _owned_table(READS, run_id, cells, "reads"),
         SPEND.name: _spend_table(run_id, document.spent),
     }
+
+
+def _with_scored(own: pa.Table, scored: pa.Table) -> pa.Table:
+    """Return the run's own returns, then those of its other scores."""
+    columns = scored.select(own.column_names).cast(own.schema)
+    return pa.concat_tables([own, columns])
 
 
 def _tries(document: RunDocument) -> list[_Owner]:
@@ -187,7 +200,9 @@ def _run_table(document: RunDocument) -> pa.Table:
     settings = {**_mapping(manifest, "config"), **_mapping(manifest, "identity")}
     values: dict[str, object] = {}
     for column in RUNS.columns:
-        if column.name in _SETTINGS:
+        if column.name == "evidence":
+            value: object = EXTERNAL_LABEL if EXTERNAL in settings else "recorded"
+        elif column.name in _SETTINGS:
             value = settings.get(_SETTINGS[column.name])
         else:
             value = manifest.get("commit" if column.name == "source_commit" else column.name)

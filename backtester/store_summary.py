@@ -17,6 +17,7 @@ from backtester.knowledge import trainings
 from backtester.sql import damaged, open_results
 from backtester.store_money import CACHE_EFFICIENCY, COST_BY_DAY, COST_BY_NODE
 from backtester.store_schema import ordered_select
+from backtester.store_score_views import SCORE_COMPARISON
 from backtester.store_terms import View
 from backtester.store_views import LEAK_AUDIT
 
@@ -128,7 +129,7 @@ def published_runs(database: Path) -> tuple[str, ...]:
     """
     if not database.exists():
         return ()
-    rows = _rows(database, "SELECT run_id FROM runs ORDER BY run_id", [])
+    rows = rows_of(database, "SELECT run_id FROM runs ORDER BY run_id", [])
     return tuple(str(row["run_id"]) for row in rows)
 
 
@@ -154,7 +155,7 @@ def published_states(database: Path) -> Mapping[str, PublishedState]:
     """
     if not database.exists():
         return {}
-    rows = _rows(database, "SELECT run_id, status, results_root FROM runs ORDER BY run_id", [])
+    rows = rows_of(database, "SELECT run_id, status, results_root FROM runs ORDER BY run_id", [])
     return {row["run_id"]: PublishedState(row["status"], row["results_root"]) for row in rows}
 
 
@@ -167,7 +168,7 @@ def rating_rows(database: Path, run_id: str, *, score_id: str = "default") -> tu
         DataError: There is no database, it is damaged, or it has no such run and score.
     """
     query = "SELECT * FROM alpha_by_rating WHERE run_id = ? AND score_id = ? ORDER BY rating"
-    rows = _rows(database, query, [run_id, score_id])
+    rows = rows_of(database, query, [run_id, score_id])
     if not rows:
         _unknown(database, run_id, score_id)
     names = [field.name for field in fields(RatingRow)]
@@ -181,7 +182,7 @@ def run_summary(database: Path, run_id: str, *, score_id: str = "default") -> Ru
         DataError: There is no database, it is damaged, or it has no such run and score.
     """
     query = "SELECT * FROM run_summary WHERE run_id = ? AND score_id = ?"
-    rows = _rows(database, query, [run_id, score_id])
+    rows = rows_of(database, query, [run_id, score_id])
     if not rows:
         _unknown(database, run_id, score_id)
     values: dict[str, Any] = {
@@ -196,8 +197,8 @@ def problems(database: Path, run_id: str) -> tuple[str, ...]:
     Raises:
         DataError: There is no database, or it is damaged.
     """
-    cells = _rows(database, _CELL_PROBLEMS, [run_id])
-    alphas = _rows(database, _ALPHA_PROBLEMS, [run_id])
+    cells = rows_of(database, _CELL_PROBLEMS, [run_id])
+    alphas = rows_of(database, _ALPHA_PROBLEMS, [run_id])
     return (
         *(
             f"{row['n']} {row['status']} ({row['kind']}), for example {row['ticker']} "
@@ -237,7 +238,7 @@ def sights(database: Path, run_id: str) -> tuple[Sight, ...]:
     Raises:
         DataError: There is no database, or it is damaged.
     """
-    return tuple(Sight(**row) for row in _rows(database, _SIGHTS, [run_id]))
+    return tuple(Sight(**row) for row in rows_of(database, _SIGHTS, [run_id]))
 
 
 _SIGHTS: Final = """
@@ -271,6 +272,14 @@ def run_document(database: Path, run_id: str) -> Mapping[str, object]:
         "cost_by_day": _of_run(database, COST_BY_DAY, run_id),
         "cache_efficiency": _of_run(database, CACHE_EFFICIENCY, run_id),
         "knowledge": list(knowledge_lines(database, run_id)),
+        "scores": [_plain(row) for row in _of_run(database, SCORE_COMPARISON, run_id)],
+    }
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose dates are texts, for JSON."""
+    return {
+        name: value.isoformat() if isinstance(value, date) else value for name, value in row.items()
     }
 
 
@@ -280,8 +289,8 @@ def knowledge_lines(database: Path, run_id: str) -> tuple[str, ...]:
     Raises:
         DataError: There is no database, or it is damaged.
     """
-    models = _rows(database, "SELECT models FROM runs WHERE run_id = ?", [run_id])
-    sessions = [row["session"] for row in _rows(database, _DECIDED, [run_id])]
+    models = rows_of(database, "SELECT models FROM runs WHERE run_id = ?", [run_id])
+    sessions = [row["session"] for row in rows_of(database, _DECIDED, [run_id])]
     table = json.loads(models[0]["models"] or "{}") if models else {}
     return tuple(training.words(sessions) for training in trainings(table))
 
@@ -292,7 +301,7 @@ def run_bill(database: Path, run_id: str) -> Bill:
     Raises:
         DataError: There is no database, or it is damaged.
     """
-    (row,) = _rows(database, _BILL, [run_id])
+    (row,) = rows_of(database, _BILL, [run_id])
     return Bill(**row)
 
 
@@ -302,7 +311,7 @@ def paid_words(database: Path, run_id: str) -> str:
     Raises:
         DataError: There is no database, or it is damaged.
     """
-    (row,) = _rows(database, _PAID, [run_id])
+    (row,) = rows_of(database, _PAID, [run_id])
     if not row["calls"]:
         return ""
     cost = dollars(row["cost"], unknown=row["unknown"], of=row["calls"])
@@ -332,7 +341,7 @@ FROM spend WHERE run_id = ?"""
 
 
 def _of_run(database: Path, view: View, run_id: str) -> list[dict[str, Any]]:
-    return _rows(database, f"FROM ({ordered_select(view)}) WHERE run_id = ?", [run_id])
+    return rows_of(database, f"FROM ({ordered_select(view)}) WHERE run_id = ?", [run_id])
 
 
 def _unknown(database: Path, run_id: str, score_id: str) -> NoReturn:
@@ -345,7 +354,12 @@ def _unknown(database: Path, run_id: str, score_id: str) -> NoReturn:
     )
 
 
-def _rows(database: Path, query: str, parameters: list[str]) -> list[dict[str, Any]]:
+def rows_of(database: Path, query: str, parameters: list[str]) -> list[dict[str, Any]]:
+    """Return the rows of one of the product's own queries.
+
+    Raises:
+        DataError: There is no database, or it is damaged or of another version.
+    """
     with open_results(database) as connection:
         try:
             found = connection.execute(query, parameters)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from backtester.store_score_tables import LEDGER, SCORE_TABLES
 from backtester.store_terms import RANK_MEANING, RATING_RANK, Table, col
 
 _RUN: Final = col("run_id", "VARCHAR", "", "Run.")
@@ -34,6 +35,12 @@ RUNS: Final = Table(
         _RUN,
         col(
             "status", "VARCHAR", "", "started, stopped, budget_reached or finished.", repeats=False
+        ),
+        col(
+            "evidence",
+            "VARCHAR",
+            "",
+            "recorded (prompts and replies are kept), or external: no prompts, no leak proof.",
         ),
         col(
             "created_at",
@@ -133,6 +140,14 @@ CELLS: Final = Table(
             "VARCHAR[]",
             "",
             "Those lessons, as ticker|session|trial, newest first.",
+        ),
+        col(
+            "book_hash",
+            "VARCHAR",
+            "sha256",
+            "Hash of the book that the cell was shown.",
+            null="no book was shown",
+            read=lambda shown: shown or None,
         ),
         col("degraded", "BOOLEAN", "", "A core tool failed on the way."),
         col("scored", "BOOLEAN", "", "False for warm-up sessions, which no view counts."),
@@ -319,7 +334,13 @@ SPEND: Final = Table(
         _wall("key", "VARCHAR", "sha256", "Cache key."),
         _wall("provider", "VARCHAR", "", "Provider."),
         _wall("model", "VARCHAR", "", "Model asked for."),
-        _wall("finish_reason", "VARCHAR", "", "As answered; 'outcome:<kind>' for none."),
+        _wall(
+            "finish_reason",
+            "VARCHAR",
+            "",
+            "As answered; 'outcome:<kind>' for none; 'lost' where it could not be read, yet may "
+            "be billed.",
+        ),
         _wall("input_tokens", "BIGINT", "tokens", "As reported.", null="not reported"),
         _wall("output_tokens", "BIGINT", "tokens", "As reported.", null="not reported"),
         _wall("cached_tokens", "BIGINT", "tokens", "As reported.", null="not reported"),
@@ -351,10 +372,12 @@ READS: Final = Table(
         col("max_known_at", "TIMESTAMP", "UTC", "Newest known_at returned.", null="no row"),
         col("clamped", "BOOLEAN", "", "A later date had been asked for."),
         col("dropped", "BIGINT", "rows", "Undated rows left out."),
+        col("withheld", "BIGINT", "rows", "Rows left out: their known_at is an estimate."),
     ),
 )
 
-TABLES: Final = (RUNS, CELLS, RETURNS, MEMORY, LLM_CALLS, READS, SPEND)
+TABLES_OF_A_RUN: Final = (RUNS, CELLS, RETURNS, MEMORY, LLM_CALLS, READS, SPEND, *SCORE_TABLES)
+TABLES: Final = (*TABLES_OF_A_RUN, LEDGER)
 
 
 def table_statements() -> tuple[str, ...]:

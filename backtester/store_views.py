@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from backtester.store_money import CACHE_EFFICIENCY, COST_BY_DAY, COST_BY_NODE
+from backtester.store_score_views import SCORE_VIEWS
 from backtester.store_terms import RANK_MEANING, UNREAD, Column, View, col
 
 _NOTE_MEANS: Final = (
@@ -333,4 +334,5 @@ VIEWS: Final = (
     COST_BY_NODE,
     COST_BY_DAY,
     CACHE_EFFICIENCY,
+    *SCORE_VIEWS,
 )

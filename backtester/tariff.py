@@ -14,6 +14,7 @@ from typing import Final
 from backtester.config import RunConfig, Tier
 from backtester.errors import UsageError
 from backtester.loading import catalogue_of
+from tradingagents_core.llm.catalogue import MOST_USD
 from tradingagents_core.llm.providers import PROVIDERS
 from tradingagents_core.protocols import Usage
 
@@ -39,6 +40,20 @@ class Price:
     output_per_million: float
     cached_per_million: float | None = None
     up_to_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no price before anything is paid.
+
+        Raises:
+            UsageError: A figure is negative, no number, or above any price.
+        """
+        for name in ("input_per_million", "output_per_million", "cached_per_million"):
+            price = getattr(self, name)
+            if price is not None and not 0 <= price <= MOST_USD:
+                raise UsageError(
+                    f"{name} = {price!r} is no price in US dollars per million tokens: write one "
+                    f"from 0 to {MOST_USD:g}"
+                )
 
     def of(self, usage: Usage) -> float | None:
         """Return the cost of a call in US dollars, None where it is unknown."""

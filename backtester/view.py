@@ -13,7 +13,6 @@ rewrites them and compares.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
@@ -24,7 +23,18 @@ from backtester.errors import DataError
 from backtester.records import ReadRecord
 from backtester.schema import table_schema
 from backtester.snapshot import IdentityRow, Snapshot
-from backtester.view_cache import UNDATED, Epoch, Instants, ViewCache
+from backtester.view_cache import (
+    UNDATED,
+    DatedRows,
+    Epoch,
+    Instants,
+    Span,
+    ViewCache,
+    first_on,
+    instant_of,
+    microseconds_of,
+)
+from backtester.view_window import Window, window_of
 from tradingagents_core.errors import DataUnavailable, LookaheadError, NoMarketData, ToolInputError
 from tradingagents_core.indicators import MENU
 from tradingagents_core.protocols import CURRENT_SITE, Bars, Identity, IndicatorSeries, Row
@@ -35,20 +45,7 @@ HARNESS = "harness"
 # What comes out on the basis of the cutoff, or by name and date, and not row by row.
 OWN_METHODS = ("instruments", "bars")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Span:
-    """Name the rows of an epoch that a call gets: from ``first`` to before ``stop``."""
-
-    instrument: str
-    splits: int
-    epoch: Epoch
-    first: int
-    stop: int
 
 
 class AsOfView:
@@ -64,6 +61,8 @@ class AsOfView:
         session: Decision session.
         decision_time: ``close`` or ``open``, which of the session's two instants the cutoff is.
         on_read: Takes the record of each read, in order.
+        estimated: What becomes of rows whose instant is an estimate: ``withhold`` keeps them back
+            and counts them, ``lag`` shows them from that instant on.
         cache: Shared by the views of one snapshot; without it this view works alone.
 
     Raises:
@@ -80,6 +79,7 @@ class AsOfView:
         session: date,
         decision_time: Literal["close", "open"],
         on_read: Callable[[ReadRecord], None],
+        estimated: Literal["withhold", "lag"] = "withhold",
         cache: ViewCache | None = None,
     ) -> None:
         if cutoff.tzinfo is None:
@@ -93,9 +93,10 @@ class AsOfView:
             )
         self._snapshot = snapshot
         self._cutoff = cutoff.astimezone(UTC)
-        self._cutoff_us = (self._cutoff - _EPOCH) // _MICROSECOND
+        self._cutoff_us = microseconds_of(self._cutoff)
         self._session = session
         self._on_read = on_read
+        self._estimated = estimated == "lag"
         self._cache = cache if cache is not None else ViewCache(snapshot)
         self._identities: dict[str, IdentityRow] = {}
         self._closed: dict[str, date] = {}
@@ -228,10 +229,12 @@ class AsOfView:
         Raises:
             DataUnavailable: With the reason that the snapshot gives.
         """
-        reason = self._snapshot.absent_reason(table)
+        instrument = self._instrument(symbol) if symbol is not None else None
+        reason = self._snapshot.absent_reason(table, instrument)
         if reason is not None:
-            self._log(table, self._instrument(symbol) if symbol is not None else "", rows=0)
-            raise DataUnavailable(f"the snapshot has no table {table}: {reason}")
+            self._log(table, instrument or "", rows=0)
+            part = self._of_one(table, instrument)
+            raise DataUnavailable(f"the snapshot has {part}: {reason}")
 
     def rows(
         self,
@@ -251,37 +254,58 @@ class AsOfView:
             end: Last one; None and later days mean the cutoff.
             last: Keep so many of the newest, after everything else.
 
+        Rows whose instant is an estimate are among them under ``lag`` alone; `withheld` counts
+        them else.
+
         Raises:
             DataUnavailable: The snapshot has no such table.
             ToolInputError: The window lies outside the snapshot's range, or is reversed.
             LookaheadError: A later or an undated row came out.
             ValueError: For a table that has a method of its own.
         """
-        if table in OWN_METHODS or not table_schema(table).dated:
-            raise ValueError(f"table {table} is not read row by row: use the view's other methods")
         self.require(table, symbol)
-        instrument = self._instrument(symbol) if symbol is not None else None
-        start, until, clamped = self._window(start, end, self._session)
-        held = self._cache.table(table, instrument)
-        stop = self._visible_end(held.known_at)
-        if end is not None and until < self._cutoff.date():
-            stop = min(stop, _first_on(held.known_at, until + _DAY))
-        first = 0 if start is None else _first_on(held.known_at[:stop], start)
+        held = self._dated(table, symbol)
+        window = self._window(start, end, self._session)
+        first, stop = self._between(held.known_at, window)
         if last is not None:
             first = max(first, stop - last)
         known_at = held.known_at[first:stop]
         self._check(known_at, f"table {table}")
+        since, before = self._between(held.withheld_at, window)
         self._log(
             table,
-            instrument or "",
-            start=start,
-            end=until,
+            self._instrument(symbol) if symbol is not None else "",
+            window=window,
             rows=len(known_at),
             newest=int(known_at[-1]) if len(known_at) else None,
-            clamped=clamped,
             dropped=held.undated,
+            withheld=before - since,
         )
-        return held.take(first, stop)
+        return self._cache.take(held, first, stop)
+
+    def withheld(self, table: str, symbol: str | None = None, *, end: date | None = None) -> int:
+        """Return how many rows `rows` keeps back, their instants being estimates.
+
+        Args:
+            table: Likewise, and so the errors.
+            symbol: Likewise.
+            end: Likewise.
+        """
+        held = self._dated(table, symbol)
+        return self._between(held.withheld_at, self._window(None, end, self._session))[1]
+
+    def _dated(self, table: str, symbol: str | None) -> DatedRows:
+        if table in OWN_METHODS or not table_schema(table).dated:
+            raise ValueError(f"table {table} is not read row by row: use the view's other methods")
+        instrument = self._instrument(symbol) if symbol is not None else None
+        return self._cache.table(table, instrument, estimated=self._estimated)
+
+    def _between(self, known_at: Instants, window: Window) -> tuple[int, int]:
+        """Return the first position of a window's visible rows, and the one after the last."""
+        stop = self._visible_end(known_at)
+        if window.bounded and window.until < self._cutoff.date():
+            stop = min(stop, first_on(known_at, window.until + _DAY))
+        return (0 if window.start is None else first_on(known_at[:stop], window.start)), stop
 
     # -- the filter, and the check of what came through it
 
@@ -306,14 +330,14 @@ class AsOfView:
         if newest == UNDATED:
             row = "a row without a date"
         elif newest > self._cutoff_us:
-            row = f"a row known at {_datetime(newest)}"
+            row = f"a row known at {instant_of(newest)}"
         else:
             row = f"the bar of {early}, a session that had not closed,"
         raise LookaheadError(
             f"{what}: {row} came out of the view of {self._cutoff}; this run cannot be trusted"
         )
 
-    def _early(self, span: _Span, bound: date, code: str) -> date | None:
+    def _early(self, span: Span, bound: date, code: str) -> date | None:
         """Return the newest session of the rows where it had not closed by the cutoff."""
         if span.stop == span.first:
             return None
@@ -325,11 +349,12 @@ class AsOfView:
 
     # -- bars: epoch, window, staleness
 
-    def _span(self, symbol: str, start: date | None, end: date | None, last: int | None) -> _Span:
+    def _span(self, symbol: str, start: date | None, end: date | None, last: int | None) -> Span:
         instrument = self._instrument(symbol)
         code = self._identity_row(instrument).calendar
         bound = self._last_closed(code)
-        start, until, clamped = self._window(start, end, bound)
+        window = self._window(start, end, bound)
+        start, until = window.start, window.until
         splits = self._cache.splits(instrument)
         count = self._visible_end(splits.known_at)
         self._check(splits.known_at[:count], f"splits of {instrument}")
@@ -344,7 +369,7 @@ class AsOfView:
             first = int(np.searchsorted(sessions[:stop], _day(start), side="left"))
         if last is not None:
             first = max(first, stop - last)
-        span = _Span(instrument=instrument, splits=count, epoch=epoch, first=first, stop=stop)
+        span = Span(instrument=instrument, splits=count, epoch=epoch, first=first, stop=stop)
         known_at = epoch.known_at[first:stop]
         self._check(known_at, f"bars of {instrument}", self._early(span, bound, code))
         stale = self._staleness(instrument, epoch, visible, bound, code)
@@ -354,11 +379,9 @@ class AsOfView:
         self._log(
             "bars",
             instrument,
-            start=start,
-            end=until,
+            window=window,
             rows=rows,
             newest=max(used, default=None),
-            clamped=clamped,
             dropped=epoch.undated,
         )
         if stale:
@@ -391,6 +414,12 @@ class AsOfView:
 
     # -- names, dates, log
 
+    def _of_one(self, table: str, instrument: str | None) -> str:
+        """Name what is absent: a table, or what it would hold of an instrument."""
+        if instrument is None or self._snapshot.absent_reason(table) is not None:
+            return f"no table {table}"
+        return f"no {table} of {self._identity_row(instrument).symbol}"
+
     def _instrument(self, symbol: str) -> str:
         return symbol if symbol in self._cache.instruments else self.resolve(symbol)
 
@@ -419,22 +448,10 @@ class AsOfView:
             if calendar_by_code(code).first_day <= self._session
         ]
 
-    def _window(
-        self, start: date | None, end: date | None, bound: date
-    ) -> tuple[date | None, date, bool]:
-        """Return start and end held at a bound, and whether a later date had been asked for."""
-        first_day = self._snapshot.start
-        asked = [day for day in (start, end) if day is not None]
-        if start is not None and end is not None and start > end:
-            raise ToolInputError(f"the window begins on {start}, after its end {end}: swap them")
-        if asked and min(asked) < first_day:
-            raise ToolInputError(
-                f"{min(asked)} is before {first_day}, the first date of the data: ask for a "
-                "later date or look back less far"
-            )
-        clamped = any(day > self._session for day in asked)
-        until = bound if end is None else min(end, bound)
-        return (None if start is None else min(start, until)), until, clamped
+    def _window(self, start: date | None, end: date | None, bound: date) -> Window:
+        return window_of(
+            start, end, bound=bound, session=self._session, first_day=self._snapshot.start
+        )
 
     def _log(
         self,
@@ -442,11 +459,10 @@ class AsOfView:
         instrument: str,
         *,
         rows: int,
-        start: date | None = None,
-        end: date | None = None,
+        window: Window | None = None,
         newest: int | None = None,
-        clamped: bool = False,
         dropped: int = 0,
+        withheld: int = 0,
     ) -> None:
         site = CURRENT_SITE.get()
         self._on_read(
@@ -456,12 +472,13 @@ class AsOfView:
                 tool=site.tool,
                 table=table,
                 symbol=instrument,
-                start=start,
-                end=end,
+                start=None if window is None else window.start,
+                end=None if window is None else window.until,
                 rows=rows,
-                max_known_at=None if newest is None else _datetime(newest),
-                clamped=clamped,
+                max_known_at=None if newest is None else instant_of(newest),
+                clamped=window is not None and window.clamped,
                 dropped=dropped,
+                withheld=withheld,
             )
         )
 
@@ -481,13 +498,3 @@ class AsOfView:
 
 def _day(value: date) -> np.datetime64:
     return np.datetime64(value, "D")
-
-
-def _first_on(known_at: Instants, day: date) -> int:
-    """Return the position of the first row that became public on or after a UTC day."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return int(np.searchsorted(known_at, (midnight - _EPOCH) // _MICROSECOND, side="left"))
-
-
-def _datetime(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)

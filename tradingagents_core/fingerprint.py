@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
-from tradingagents_core import prompts
+from tradingagents_core import holdings, prompts
 from tradingagents_core.agents.reflector import ReflectionRequest, reflection_messages
 from tradingagents_core.decisions import FORMS
 from tradingagents_core.prompts import Brief
-from tradingagents_core.protocols import Identity, Lesson
+from tradingagents_core.protocols import BookSource, Holding, Holdings, Identity, Lesson
 from tradingagents_core.settings import PipelineSettings
 from tradingagents_core.topology import AnalystRow
 
@@ -57,6 +57,7 @@ def prompt_texts(settings: PipelineSettings, analysts: Sequence[AnalystRow]) -> 
         prompts.lesson_blocks(brief), prompts.lesson_closing(brief)
     )
     texts["no lessons"] = prompts.lesson_closing(replace(brief, lessons=""))
+    texts |= _book_texts(brief)
     texts["plain block"] = prompts.block("name", "data", "a </block> b")
     texts["empty block"] = prompts.block("name", "report", "")
     texts["tool answer"] = prompts.tool_text("get_news", "# headline")
@@ -64,6 +65,28 @@ def prompt_texts(settings: PipelineSettings, analysts: Sequence[AnalystRow]) -> 
     for position, message in enumerate(reflection_messages(_REFLECTION, settings)):
         texts[f"reflection {position}"] = str(message.text)
     return texts
+
+
+def _book_texts(brief: Brief) -> dict[str, str]:
+    """Return what is said about a book of each source, with positions and without."""
+    sources: tuple[BookSource, ...] = ("user", "simulated")
+    texts = {}
+    for source in sources:
+        for positions in ((), (_HOLDING, _UNPRICED)):
+            shown = replace(brief, book=replace(_BOOK, source=source, positions=positions))
+            texts[f"book {source} {len(positions)}"] = prompts.human_text(
+                holdings.book_blocks(shown), *holdings.book_closing(shown)
+            )
+    return texts
+
+
+_HOLDING = Holding(
+    symbol="PROBE", shares=-1.5, price=2.0, value=-3.0, weight=-0.5, unrealised=-0.25
+)
+_UNPRICED = Holding(
+    symbol="OTHER", shares=1.0, price=None, value=None, weight=None, unrealised=None
+)
+_BOOK = Holdings(source="user", as_of=None, currency="XXX", cash=9.0, equity=6.0, rule="rule")
 
 
 _REFLECTION = ReflectionRequest(

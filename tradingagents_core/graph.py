@@ -200,6 +200,7 @@ class Pipeline:
             news_lookback_days=self.settings.news_lookback_days,
             global_news_lookback_days=self.settings.global_news_lookback_days,
             lessons=prompts.lessons_text(request.own_lessons, request.other_lessons),
+            book=request.book,
         )
 
     def _initial_state(

@@ -1,4 +1,4 @@
-"""Every text that the pipeline says to a model; nothing elsewhere adds a word to a prompt.
+"""Every text that the pipeline says to a model, but for those about a book (see `holdings`).
 
 A system message begins with fixed lines (role, simulated date, instrument, benchmark) and goes on
 with the task. What other agents and vendors wrote reaches a model in named blocks of a human
@@ -8,7 +8,7 @@ message, and a tag inside such a text is defused, so that no text can end its bl
     ...
     </block>
 
-Kinds: ``report``, ``debate``, ``plan``, ``lessons``, and ``data`` for what came from outside.
+Kinds: ``report, debate, plan, lessons, book``, and ``data`` for what came from outside.
 No text here knows a wall clock: all dates come from the brief.
 """
 
@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from tradingagents_core.decisions import Form, response_schema
 from tradingagents_core.indicators import MENU
-from tradingagents_core.protocols import Identity, Lesson
+from tradingagents_core.protocols import Holdings, Identity, Lesson
 from tradingagents_core.tools.registry import INVALID, NO_DATA, UNAVAILABLE, UNKNOWN
 
 MAX_INDICATORS = 8
@@ -233,6 +233,7 @@ class Brief:
         news_lookback_days: Calendar days of news about the instrument.
         global_news_lookback_days: Calendar days of news about the world.
         lessons: Past decisions as text, empty where there are none.
+        book: What is held, or None where no book is shown.
     """
 
     day: date
@@ -245,6 +246,7 @@ class Brief:
     news_lookback_days: int = 7
     global_news_lookback_days: int = 7
     lessons: str = ""
+    book: Holdings | None = None
 
 
 def instrument_line(identity: Identity) -> str:

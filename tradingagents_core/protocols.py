@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 Mode = Literal["replay", "record", "refresh", "off"]
+BookSource = Literal["user", "simulated"]
 RatingSource = Literal["structured", "repaired", "declared_line", "conflicting", "none"]
 # ``transport``: the provider was not reached or could not answer anybody; ``rejected``: it answered
 # that it will not take this request.
@@ -183,6 +184,12 @@ class View(Protocol):
             Oldest first.
         """
 
+    def withheld(self, table: str, symbol: str | None = None, *, end: date | None = None) -> int:
+        """Return how many rows of a table, up to a day, are kept back by the run's settings.
+
+        When they became public is only estimated; `rows` does not return them.
+        """
+
 
 # ------------------------------------------------------------------------------ where a call is
 
@@ -340,6 +347,17 @@ class ReplyStore(Protocol):
     ) -> None:
         """Keep an outcome for the run's journal; it never enters the cache."""
 
+    def lost(self, call: ModelCall, *, again: bool) -> None:
+        """Count a request that may be billed though nobody could read what was answered.
+
+        Args:
+            call: What was asked.
+            again: Whether the transport is about to send it once more.
+
+        Raises:
+            PipelineError: A budget forbids to send it again.
+        """
+
 
 # ------------------------------------------------------------------------------- a cell's result
 
@@ -372,6 +390,50 @@ class Lesson:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Holding:
+    """Hold one position of a book, in the book's currency.
+
+    Attributes:
+        symbol: Symbol, for a simulated book as valid at the reader's cutoff.
+        shares: Negative for a short position.
+        price: Last price a share, or None; what follows from it is None too.
+        value: ``shares * price``.
+        weight: Part of the equity, a fraction, or None where the equity is not above zero.
+        unrealised: Result not taken yet, an amount, or None where the cost is not known.
+    """
+
+    symbol: str
+    shares: float
+    price: float | None
+    value: float | None
+    weight: float | None
+    unrealised: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdings:
+    """Hold a book as it is shown to the portfolio manager.
+
+    Attributes:
+        source: ``user``, stated by its owner, or ``simulated``, from earlier decisions.
+        as_of: Day of the book, or None where its owner does not say.
+        currency: Of all amounts.
+        cash: Negative where it is owed.
+        equity: Cash and positions, or None where a price is not known.
+        positions: In the order in which they are shown.
+        rule: How a simulated book came about, in one line; empty for a user's.
+    """
+
+    source: BookSource
+    as_of: date | None
+    currency: str
+    cash: float
+    equity: float | None
+    positions: tuple[Holding, ...] = ()
+    rule: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellRequest:
     """Ask the pipeline for one decision.
 
@@ -384,6 +446,7 @@ class CellRequest:
         benchmark: Benchmark symbol that prompts name.
         own_lessons: Newest first, shown in full.
         other_lessons: Newest first, reflections only.
+        book: What is held, or None where no book is shown.
     """
 
     cell: str
@@ -394,6 +457,7 @@ class CellRequest:
     benchmark: str
     own_lessons: tuple[Lesson, ...] = ()
     other_lessons: tuple[Lesson, ...] = ()
+    book: Holdings | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from types import MappingProxyType
@@ -177,32 +177,29 @@ class Books:
         return found if whole and len({figure.unit for figure in found}) == 1 else ()
 
 
-def books_of(rows: Iterable[Row], *, estimated: bool = False) -> Books:
+def books_of(rows: Iterable[Row], *, only: Collection[str] | None = None) -> Books:
     """Return what counts among rows that were public by a cutoff.
 
     Args:
         rows: Rows of the table ``statements`` for one instrument.
-        estimated: Whether rows whose instant is an estimate may be seen.
+        only: Statements that are wanted, keys of `ITEMS`; None for all.
     """
     newest: dict[tuple[str, str, int, date], Figure] = {}
     told: dict[tuple[object, ...], set[float]] = {}
     ends: dict[tuple[str, int], list[date]] = {}
-    for figure in sorted(map(figure_of, rows), key=_filed_order):
-        if figure.estimated and not estimated:
-            continue
+    wanted = (row for row in rows if only is None or row.fields["statement"] in only)
+    for figure in sorted(map(figure_of, wanted), key=_filed_order):
         end = _same_end(figure, ends.setdefault((figure.statement, figure.months), []))
         key = (figure.statement, figure.item, figure.months, end)
         newest[key] = figure
         if not figure.derived:
             told.setdefault((*key, figure.tag), set()).add(figure.value)
-    figures = (
-        replace(
-            figure,
-            period_end=key[3],
-            restated=not figure.derived and len(told[*key, figure.tag]) > 1,
-        )
-        for key, figure in newest.items()
-    )
+    figures = []
+    for key, figure in newest.items():
+        restated = not figure.derived and len(told[*key, figure.tag]) > 1
+        if restated or key[3] != figure.period_end:
+            figure = replace(figure, period_end=key[3], restated=restated)
+        figures.append(figure)
     return Books(figures=tuple(sorted(figures, key=lambda figure: figure.period_end)))
 
 

@@ -13,7 +13,19 @@ from importlib import metadata
 import typer
 from typer.exceptions import Abort, Exit, TyperException
 
-from backtester.cli import analyze, audit, data, demo, freeze, models, results, runs, transcript
+from backtester.cli import (
+    analyze,
+    audit,
+    data,
+    demo,
+    freeze,
+    imports,
+    models,
+    results,
+    runs,
+    score,
+    transcript,
+)
 from backtester.cli.environment import load_dotenv
 from backtester.errors import BacktesterError
 from backtester.terminal import printable, shortened
@@ -48,7 +60,19 @@ def options(
     """Backtest agent pipelines offline: repeatable to the byte, blind to the future."""
 
 
-for group in (demo, freeze, runs, analyze, results, audit, data, models, transcript):
+for group in (
+    demo,
+    freeze,
+    runs,
+    score,
+    imports,
+    analyze,
+    results,
+    audit,
+    data,
+    models,
+    transcript,
+):
     group.register(app)
 
 

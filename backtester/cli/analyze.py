@@ -18,6 +18,7 @@ from backtester.cli.runs import (
     Benchmark,
     DataDir,
     Model,
+    Portfolio,
     ProviderName,
     ReportsDir,
     Settings,
@@ -79,6 +80,7 @@ def analyze(
     snapshot: SnapshotName = None,
     benchmark: Benchmark = None,
     memory: MemoryName = None,
+    portfolio: Portfolio = None,
     checkpoint: KeepCheckpoint = None,
     clear_checkpoints: ClearCheckpoints = False,
     settings: Settings = None,
@@ -106,8 +108,8 @@ def analyze(
 
 def _told(context: typer.Context) -> dict[str, Any]:
     """Return what flags and ``--set`` say, by the names of settings."""
-    from backtester.desk import refuse_run_settings
     from backtester.loading import with_settings
+    from backtester.question import refuse_run_settings
 
     given = context.params
     settings: list[str] = given["settings"] or []
@@ -115,6 +117,7 @@ def _told(context: typer.Context) -> dict[str, Any]:
     flags = {
         **_fields_of(given),
         "snapshot": given["snapshot"],
+        "portfolio": given["portfolio"],
         "checkpoint_enabled": given["checkpoint"],
         "data_dir": given["data_dir"] and data_folder(given["data_dir"]),
         "reports_dir": given["reports_dir"] and reports_folder(given["reports_dir"]),

@@ -1,12 +1,34 @@
-"""Commands that prove: ``leakcheck``, ``doctor``."""
+"""Commands that prove: ``leakcheck``."""
 
 from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from backtester.cli.environment import data_folder, reports_folder
-from backtester.cli.runs import DataDir, ReportsDir, RunName
-from backtester.errors import VerificationFailed
+from backtester.cli.runs import DataDir, ReportsDir, Workers, words_of
+from backtester.errors import UsageError, VerificationFailed
+
+if TYPE_CHECKING:
+    from backtester.leak_report import LeakReport
+
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        help="Run id, a part of it, or 'latest'; left out where a pipeline is named.",
+        show_default=False,
+    ),
+]
+Words = str | None
+Pipeline = Annotated[
+    Words, typer.Option(help="Audit a pipeline of your own: package.module:callable.")
+]
+Dates = Annotated[
+    Words, typer.Option(help="Decision dates with commas; or a grid, with --start and --end.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -15,32 +37,86 @@ def register(app: typer.Typer) -> None:
 
 
 def leakcheck(
-    name: RunName,
+    name: Name = None,
+    pipeline: Pipeline = None,
+    snapshot: Annotated[Words, typer.Option(help="Snapshot that it is called on.")] = None,
+    tickers: Annotated[Words, typer.Option(help="Instruments, separated by commas.")] = None,
+    dates: Dates = None,
+    start: Annotated[Words, typer.Option(help="First date of a grid.")] = None,
+    end: Annotated[Words, typer.Option(help="Last date of a grid.")] = None,
+    decision_time: Annotated[str, typer.Option(help="close or open, of its views.")] = "close",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    workers: Workers = None,
     data_dir: DataDir = None,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Rewrite the future of a finished run in every way and compare every prompt."""
-    from backtester.leakcheck import NOT_COVERED
-    from backtester.leakcheck import leakcheck as check
-    from backtester.runs import find_run
+    """Change the future of a finished run, or of a pipeline, and compare every prompt."""
+    of_pipeline = {"snapshot": snapshot, "tickers": tickers, "dates": dates}
+    _require_one_subject(name, pipeline, of_pipeline)
+    question = {**of_pipeline, "start": start, "end": end, "tickers": words_of(tickers) or ()}
+    from backtester.audits import leakcheck as check
+    from backtester.cli.render_leaks import LeakProgress, show_leaks
 
-    report = check(find_run(reports_folder(reports_dir), name), data_folder(data_dir))
-    typer.echo(f"run            {report.run_id}")
-    typer.echo(f"futures tried  {', '.join(report.ways)}, at each of {report.cutoffs} cutoffs")
-    typer.echo(f"prompts        {report.prompts} made again and compared")
-    typer.echo(f"lessons        {report.lessons} written again and compared")
-    typer.echo(f"fills          {report.fills} after their cutoff, or flagged same_bar")
-    typer.echo(f"lessons shown  {report.lessons_shown} known at their reader's cutoff")
-    typer.echo(f"reads          {report.reads} of rows known at their cutoff")
-    for words in NOT_COVERED:
-        typer.echo(f"not covered    {words}")
-    if report.clean:
-        typer.echo("clean: no prompt, lesson or fill depends on the future")
+    with LeakProgress("leakcheck") as progress:
+        report = check(
+            name,
+            pipeline=pipeline,
+            decision_time=_time_of(decision_time),
+            reports_dir=reports_folder(reports_dir),
+            data_dir=data_folder(data_dir),
+            workers=1 if workers is None else workers,
+            progress=progress,
+            **cast("dict[str, Any]", question),
+        )
+    if as_json:
+        typer.echo(json.dumps({**asdict(report), "clean": report.clean}, indent=2, default=str))
+    else:
+        show_leaks(report)
+    _tell_leaks(report)
+
+
+def _require_one_subject(name: str | None, pipeline: str | None, needed: dict[str, Words]) -> None:
+    """Refuse a command that names neither a run nor a whole pipeline question, or both.
+
+    Raises:
+        UsageError: With what to write.
+    """
+    missing = [f"--{word}" for word, value in needed.items() if not value]
+    if pipeline is None:
+        if name is None or len(missing) < len(needed):
+            raise UsageError(
+                "name a run such as 'latest', or --pipeline package.module:callable with "
+                "--snapshot, --tickers and --dates"
+            )
         return
+    if name is not None:
+        raise UsageError("name a run or --pipeline, not both")
+    if missing:
+        raise UsageError(f"--pipeline needs {', '.join(missing)} too")
+
+
+def _time_of(word: str) -> Literal["close", "open"]:
+    if word not in ("close", "open"):
+        raise UsageError(f"--decision-time {word!r} is none: write close or open")
+    return cast("Literal['close', 'open']", word)
+
+
+def _tell_leaks(report: LeakReport) -> None:
+    """Say on standard error what was found, if anything.
+
+    Raises:
+        VerificationFailed: Something was.
+    """
+    if report.clean:
+        return
+    from backtester.terminal import printable
+
     for finding in report.findings[:20]:
-        typer.echo(f"leak ({finding.check}): {finding.where}: {finding.detail}", err=True)
+        typer.echo(f"leak: {printable(finding.words(), keep='')}", err=True)
+    if len(report.findings) > 20:
+        typer.echo(f"... and {len(report.findings) - 20} more; --json lists them all", err=True)
     first = report.findings[0]
     raise VerificationFailed(
-        f"{len(report.findings)} findings in {report.run_id}; the first is {first.check} "
-        f"at {first.where}"
+        f"{len(report.findings)} findings in {report.subject}; the first is {first.check} at "
+        f"{first.where}"
     )

@@ -29,8 +29,8 @@ def show_estimate(estimate: Estimate, *, as_json: bool) -> None:
     """Print what a run is going to ask and cost; what is unknown is called so."""
     if as_json:
         document = asdict(estimate)
-        for name in ("first", "last"):
-            document[name] = document[name].isoformat()
+        for name in ("first", "last", "dark_from"):
+            document[name] = document[name] and document[name].isoformat()
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
         return
     for line in _first_lines(estimate):
@@ -76,14 +76,13 @@ def _first_lines(estimate: Estimate) -> Iterator[str]:
     yield f"run      {estimate.run_id}"
     yield f"cells    {estimate.cells}, of which {estimate.warmup} warm-up"
     yield f"         {estimate.kept} decided already, {estimate.recorded} recorded from end to end"
-    yield (
-        f"         {estimate.begun} recorded as far as a first miss, {estimate.open} without a "
-        "recording, or not known before others are decided"
-    )
+    yield (f"         {estimate.begun} recorded in part, {estimate.open} without a recording")
     yield f"cutoffs  {estimate.cutoffs}, {first:%Y-%m-%d %H:%M}Z to {last:%Y-%m-%d %H:%M}Z"
     if len(_models(estimate)) == 1:
         yield f"model    {_models(estimate)[0]}"
     yield f"lessons  {estimate.lessons} at most, {estimate.lessons_there} of them recorded"
+    if estimate.estimated != "withhold":
+        yield "data     rows that only an estimate dates are shown from that day on"
     if estimate.spent:
         yield f"spent    {estimate.spent} by earlier commands of this run"
     yield ""
@@ -95,20 +94,34 @@ def _last_lines(estimate: Estimate) -> Iterator[str]:
         yield "exact: every reply is recorded, nothing is left to ask and nothing to pay"
         return
     yield "recorded: exact, counted from the record as far as it goes"
-    yield "expected: as recorded cells did, else one tool turn an analyst and no repair"
-    yield "worst case: every tool turn, every repair, every retry of a cell"
-    yield (
-        "tokens and USD are for calls of the size known so far, in the worst case too: models that "
-        "write more cost more, and max_cost_usd is what bounds the bill"
-    )
+    yield from _in_the_dark(estimate)
+    yield "expected: an estimate; calls as recorded cells made them, else one tool turn an analyst"
+    yield "and no repair, each of the size known so far"
     if any(node.basis == "characters" for node in estimate.nodes):
         yield (
-            "tokens of nodes that no call is recorded of: characters / 4 of a decision by the "
-            "rulebook, which writes less than a language model"
+            "tokens expected of nodes that no call is recorded of: characters / 4 of decisions by "
+            "the rulebook, which writes less than a language model"
         )
-    unpriced = {node.model for node in estimate.nodes if node.worst_cost_usd is None}
+    yield "worst case: every tool turn, every repair, every retry of a cell; every reply at its"
+    yield "limit and again in every prompt that quotes it, all other text at a token a byte, tools"
+    yield "answering as much as they do the rulebook; not in it: requests that the transport sends"
+    yield "again because nobody answered (max_retries)"
+    for reason in dict.fromkeys(node.worst_reason for node in estimate.nodes):
+        if reason:
+            yield f"worst case unknown: {reason}"
+    unpriced = {node.model for node in estimate.nodes if node.expected and node.cost_usd is None}
     for model in sorted(unpriced):
         yield f"the price of {model} is unknown: name it in a file of your own (models_file)"
+    yield "max_cost_usd and max_calls bound the bill whatever happens"
+
+
+def _in_the_dark(estimate: Estimate) -> Iterator[str]:
+    if estimate.dark_from is not None and estimate.dark_nodes:
+        yield (
+            f"from {estimate.dark_from:%Y-%m-%d %H:%M}Z on lessons are shown that nobody has "
+            f"written yet: the calls of {', '.join(estimate.dark_nodes)} are not known, those of "
+            "all other nodes are looked up"
+        )
 
 
 def _cells(node: NodeEstimate) -> dict[str, str]:

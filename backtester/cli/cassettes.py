@@ -217,11 +217,13 @@ def prune(
         f"{_count(len(done.unused), 'reply', 'replies')} of {done.records} "
         f"{'deleted' if yes else 'unused'}, "
         f"{_count(sum(row.characters for row in done.unused), 'character')}; {done.kept} kept for "
-        f"{_count(done.journals, 'journal')} in {reports}, {done.recent} for unfinished work there"
+        f"{_count(done.journals, 'journal')} in {reports}, {done.recent} for unfinished "
+        "runs and analyses there"
     )
     if done.unused and not yes:
         typer.echo(
-            "nothing was deleted: --yes does it; runs in other reports folders are not seen here"
+            "nothing was deleted: --yes does it; not seen here: runs in other reports folders, and "
+            "what a run that is yet to come could have used"
         )
 
 

@@ -62,11 +62,13 @@ def _replay_real_model(workers: Workers, data_dir: DataDir, reports_dir: Reports
     from backtester.adoption import adopt, real_model_pack
     from backtester.cli.render import RichProgress, show_run
     from backtester.replays import replay
+    from backtester.rescore import rescore
 
     data, reports = data_folder(data_dir), reports_folder(reports_dir)
     adopted = adopt(real_model_pack(), data_dir=data, reports_dir=reports)
     with RichProgress("replay") as progress:
         result = replay(adopted.folder, data, workers=workers or 1, progress=progress)
     tell_replay(result)
+    rescore(adopted.folder, data, {})
     typer.echo("")
     show_run(reports / "results.duckdb", result.run_id, note=_REAL_MODEL_NOTE)

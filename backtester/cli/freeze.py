@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,16 +9,21 @@ import typer
 
 from backtester.cli.environment import data_folder, environment
 from backtester.cli.runs import DataDir, whole
+from backtester.errors import ProviderError, VerificationFailed
 from backtester.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.freeze import Frozen, Step
+    from collections.abc import Mapping
+    from typing import Any
+
+    from backtester.freeze import Frozen, Step, Way
+    from backtester.freeze_check import Checked
 
 _AGENT_VARIABLE = "BACKTESTER_USER_AGENT"
 _MOST_TOLD = 20
 
 # What is said about the way and not about the plan.
-_OF_THE_WAY = ("config_file", "replace", "restart", "quiet", "data_dir")
+_OF_THE_WAY = ("config_file", "replace", "restart", "quiet", "data_dir", "check_vendor")
 
 Text = str | None
 Texts = list[str] | None
@@ -68,6 +72,13 @@ Replace = Annotated[
 Restart = Annotated[
     bool, typer.Option("--restart", help="Drop what an unfinished freeze has kept.")
 ]
+CheckVendor = Annotated[
+    Text,
+    typer.Option(
+        metavar="package.module:Class",
+        help="Store nothing: put this vendor through the rules of vendors and say what it breaks.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress.")]
 
 
@@ -94,14 +105,14 @@ def freeze(
     restart: Restart = False,
     quiet: Quiet = False,
     data_dir: DataDir = None,
+    check_vendor: CheckVendor = None,
 ) -> None:
     """Freeze vendor data, or files, into a snapshot; the same command goes on if it was stopped."""
-    from backtester.freeze import Way, load_plan, settings_from
+    from backtester.freeze import Way, capture_instant, load_plan, settings_from
     from backtester.freeze import freeze as run
 
     folder = data_folder(data_dir)
     flags = {word: value for word, value in context.params.items() if word not in _OF_THE_WAY}
-    plan = load_plan(config_file, flags, data_dir=folder)
     agent = environment().get(_AGENT_VARIABLE, "").strip() or None
     way = Way(
         settings_of=settings_from(environment(), user_agent=agent),
@@ -109,8 +120,42 @@ def freeze(
         replace=replace,
         restart=restart,
     )
-    now = datetime.now(UTC)  # noqa: TID251 - a capture is made in real time, here at the edge
-    _show(run(plan, folder, captured_at=now.replace(microsecond=0), way=way))
+    if check_vendor is not None:
+        _check(check_vendor, config_file, flags, way)
+        return
+    plan = load_plan(config_file, flags, data_dir=folder)
+    _show(run(plan, folder, captured_at=capture_instant(), way=way))
+
+
+def _check(vendor: str, config_file: Path | None, flags: Mapping[str, Any], way: Way) -> None:
+    from backtester.freeze import capture_instant, load_plan
+    from backtester.freeze_check import RULES, tables_of
+    from backtester.freeze_check import check_vendor as checked
+
+    given = {word: value for word, value in flags.items() if value is not None}
+    usual = {"name": "check", "warmup": 0, "vendors": [vendor]}
+    if config_file is None:
+        usual["tables"] = ",".join(tables_of(vendor))
+    plan = load_plan(config_file, {**usual, **given})
+    found = checked(vendor, plan, captured_at=capture_instant(), settings_of=way.settings_of)
+    for each in found:
+        _tell_checked(each, len(RULES))
+    if any(each.breaches for each in found):
+        raise VerificationFailed(f"vendor {vendor} breaks rules of vendors, named above: mend it")
+    if all(each.reason for each in found):
+        raise ProviderError(
+            f"vendor {vendor} had no row to be judged by: name a symbol and a range that it has"
+        )
+
+
+def _tell_checked(each: Checked, rules: int) -> None:
+    where = f"{each.table} of {each.subject}"
+    if each.reason:
+        typer.echo(printable(f"{where}: not judged, it has none: {each.reason}", keep=""))
+    elif not each.breaches:
+        typer.echo(f"{where}: keeps all {rules} rules")
+    for breach in each.breaches:
+        typer.echo(printable(f"{where}: breaks '{breach.rule}': {breach.message}", keep=""))
 
 
 def _tell(step: Step) -> None:
@@ -130,11 +175,17 @@ def _silent(step: Step) -> None:
 def _show(frozen: Frozen) -> None:
     snapshot = frozen.snapshot
     if frozen.already:
-        typer.echo(f"snapshot {snapshot.name} was frozen by this plan already; nothing was asked")
+        typer.echo(
+            f"snapshot {snapshot.name} was frozen by this plan already; nothing was asked "
+            "(--replace asks again)"
+        )
     for name, entry in sorted(snapshot.manifest.tables.items()):
         typer.echo(f"{name}: {entry.rows} rows")
+    by_reason: dict[str, list[str]] = {}
     for name, reason in sorted(snapshot.manifest.absent.items()):
-        typer.echo(printable(f"absent: {name}: {reason}", keep=""))
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        typer.echo(printable(f"absent: {', '.join(names)}: {reason}", keep=""))
     findings = snapshot.manifest.findings
     for finding in findings[:_MOST_TOLD]:
         where = " ".join(str(word) for word in (finding.instrument, finding.session) if word)

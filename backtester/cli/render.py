@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -86,11 +86,8 @@ class RichProgress:
         if self._bar.disable:
             cells = f"{plan.cells} cells at {len(plan.barriers)} cutoffs"
             self._bar.console.print(f"{self._word} {plan.run_id}: {cells} ...", markup=False)
-        if standing.failed:
-            self._bar.console.print(
-                f"{standing.failed} failed cells are decided again, and after them at most "
-                f"{standing.affected} later cells whose lessons may change"
-            )
+        if standing.failed or standing.lessons:
+            self._bar.console.print(redone_words(standing), markup=False, soft_wrap=True)
         self._task = self._bar.add_task("", total=len(plan.barriers), words="")
 
     def settled(self, lessons: Sequence[LessonRecord]) -> None:
@@ -115,8 +112,28 @@ class RichProgress:
         self._misses += len(hits) - sum(hits)
 
 
+def redone_words(standing: Standing) -> str:
+    """Say what a run does again before it goes on, and what that may take."""
+    again = []
+    if standing.failed:
+        again.append(f"{standing.failed} failed cells are decided again")
+    if standing.lessons:
+        again.append(f"{standing.lessons} lessons that failed are written again")
+    cost = (
+        f"{standing.cost_usd:.4f} USD"
+        if standing.cost_usd is not None
+        else f"of unknown cost ({standing.unknown})"
+    )
+    return (
+        f"{' and '.join(again)}, and after them at most {standing.affected} later cells whose "
+        f"lessons may change; worst case: {standing.calls} calls, {cost}"
+    )
+
+
 def show_run(database: Path, run_id: str, *, note: str = "") -> None:
-    """Print the first lines and the rating table of a run, and what to ask next."""
+    """Print the first lines, rating table and book of a run, and what to ask next."""
+    from backtester.cli.render_scores import show_scores
+
     summary = store.run_summary(database, run_id)
     for line in _first_lines(summary):
         _OUT.print(line, markup=False)
@@ -131,6 +148,7 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
         f"({summary.benchmark_basis} basis)",
         markup=False,
     )
+    show_scores(database, run_id)
     _OUT.print(f"calls of the run: {store.run_bill(database, run_id).words()}", markup=False)
     paid = store.paid_words(database, run_id)
     if paid:
@@ -152,7 +170,7 @@ def _first_lines(summary: store.RunSummary) -> Iterator[str]:
         f"alpha: against {summary.benchmark} "
         f"({_BASES.get(summary.benchmark_basis, summary.benchmark_basis)})"
         if summary.benchmarks
-        else "alpha: none, no decision has a benchmark yet"
+        else "alpha: none, no scored decision has a benchmark"
     )
     yield (
         f"return: {summary.entry_rule} to the close of session d+{summary.horizon}, "
@@ -187,6 +205,11 @@ def _rating_table(database: Path, run_id: str) -> Table:
             _share(row.hit_rate),
         )
     return table
+
+
+def say(line: str) -> None:
+    """Print one line as it is."""
+    _OUT.print(line, markup=False)
 
 
 def write(table: Table) -> None:
@@ -237,7 +260,7 @@ def show_runs(runs: RunList) -> None:
             "run": manifest.run_id,
             "status": manifest.status,
             "cells": str(manifest.cells_planned),
-            "what": _what(manifest.identity),
+            "what": _what(manifest),
             "created": manifest.created_at.replace("+00:00", "Z"),
             "root": (manifest.results_root or "")[:12],
         }
@@ -272,8 +295,11 @@ def _runs_table(
     return table
 
 
-def _what(identity: Mapping[str, Any]) -> str:
+def _what(manifest: RunManifest) -> str:
     """Say in a few words what tells one run from another."""
+    identity = manifest.identity
+    if manifest.label is not None:
+        return manifest.label
     tickers = identity["tickers"]
     shown = ",".join(tickers[:3]) + (f"+{len(tickers) - 3}" if len(tickers) > 3 else "")
     words = [shown, f"{identity['start']}..{identity['end']}"]
@@ -290,6 +316,7 @@ def show_manifest(manifest: RunManifest) -> None:
     lines = {
         "run": manifest.run_id,
         "status": f"{manifest.status}, {manifest.cells_planned} cells planned",
+        "evidence": manifest.label or "recorded: prompts, replies and reads are kept",
         "tickers": ", ".join(identity["tickers"]),
         "dates": f"{identity['start']} to {identity['end']}, grid {_grid(identity['grid'])}",
         "decides": f"at the {identity['decision_time']}; fill {identity['entry']}, "
@@ -307,6 +334,8 @@ def show_manifest(manifest: RunManifest) -> None:
         f"{identity['max_risk_discuss_rounds']} of risk",
         "look-back": f"{identity['price_lookback']} sessions of prices, "
         f"{identity['news_lookback_days']} days of news",
+        "estimated": "rows that only an estimate dates are "
+        + {"lag": "shown from that day on"}.get(str(identity.get("estimated")), "withheld"),
         "memory": identity["memory"],
         "prompts": manifest.prompt_fingerprint[:12],
         "release": manifest.versions.get("tradingagents-backtester", "unknown"),

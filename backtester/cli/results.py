@@ -55,8 +55,14 @@ def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
 
     found = read_runs(reports_folder(reports_dir))
     if as_json:
-        rows = [manifest.model_dump(mode="json", include=_LISTED) for manifest in found.manifests]
-        unknown: dict[str, Any] = dict.fromkeys(_LISTED)
+        rows = [
+            {
+                **manifest.model_dump(mode="json", include=_LISTED),
+                "evidence": manifest.label or "recorded",
+            }
+            for manifest in found.manifests
+        ]
+        unknown: dict[str, Any] = dict.fromkeys((*sorted(_LISTED), "evidence"))
         rows += [
             {**unknown, "run_id": run.run_id, "status": "damaged", "problem": run.problem}
             for run in found.damaged

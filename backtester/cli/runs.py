@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -143,6 +144,17 @@ Warmup = Annotated[
 ProviderName = Annotated[Text, typer.Option(help="A provider of 'backtester models'.")]
 Model = Annotated[Text, typer.Option(help="Model of both tiers.")]
 BaseUrl = Annotated[Text, typer.Option(help="Endpoint of the provider.")]
+Portfolio = Annotated[
+    Text,
+    typer.Option(help="JSON file with what you hold; the portfolio manager is shown it."),
+]
+ShowBook = Annotated[
+    bool | None,
+    typer.Option(
+        "--show-book/--no-show-book",
+        help="Show the portfolio manager the simulated book of the decisions so far.",
+    ),
+]
 OnFailure = Annotated[Text, typer.Option(help="continue or stop.")]
 Settings = Annotated[
     list[str] | None,
@@ -171,6 +183,8 @@ def run(
     entry: Entry = None,
     benchmark: Benchmark = None,
     memory: Memory = None,
+    portfolio: Portfolio = None,
+    show_book: ShowBook = None,
     analysts: Analysts = None,
     trials: Trials = None,
     warmup: Warmup = None,
@@ -262,12 +276,29 @@ def replay(
     tell_replay(result)
 
 
-def settings_list() -> None:
+def settings_list(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """List every setting of a run with its default; a TOML file and --set take these names."""
     from backtester.cli.render import show_settings
     from backtester.config import RunConfig, is_identity
 
     fields = RunConfig.model_fields.items()
+    if as_json:
+        from pydantic_core import to_jsonable_python
+
+        rows = [
+            {
+                "name": name,
+                "required": field.is_required(),
+                "default": None if field.is_required() else to_jsonable_python(field.default),
+                "identity": is_identity(name),
+                "description": field.description or "",
+            }
+            for name, field in fields
+        ]
+        typer.echo(json.dumps(rows, indent=2, sort_keys=True))
+        return
     show_settings(
         (
             name,

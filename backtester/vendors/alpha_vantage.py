@@ -22,7 +22,7 @@ from backtester.vendors.alpha_vantage_rows import (
     statement_reports,
     trade_rows,
 )
-from backtester.vendors.asked import options_of
+from backtester.vendors.asked import options_of, public_by_capture
 from backtester.vendors.base import (
     BadResponse,
     Capture,
@@ -121,7 +121,9 @@ class AlphaVantage:
             "news": self._news,
             "insider": self._insider,
         }
-        return takes.get(wanted.table, self._prices)(wanted)
+        if wanted.table not in takes:
+            return self._prices(wanted)
+        return public_by_capture(takes[wanted.table](wanted), wanted)
 
     # -- prices
 

@@ -1,11 +1,18 @@
-"""The options that a vendor is asked with: those it has, with what is taken where none is given."""
+"""What an answer owes its question: the options that there are, nothing later than the capture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from backtester.errors import UsageError
-from backtester.vendors.base import Wanted
+from backtester.schema import INSTANT
+from backtester.vendors.base import Capture, NoData, Wanted
 
 
 def options_of(vendor: str, wanted: Wanted, defaults: Mapping[str, str]) -> dict[str, str]:
@@ -46,3 +53,25 @@ def whole(vendor: str, options: Mapping[str, str], name: str, *, least: int = 1)
 def listed(options: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Return an option that lists words between commas."""
     return tuple(word.strip() for word in options[name].split(",") if word.strip())
+
+
+def public_by_capture(capture: Capture, wanted: Wanted) -> Capture:
+    """Return an answer without the rows that are not public yet: an estimate may lie ahead.
+
+    Raises:
+        NoData: None of them is.
+    """
+    rows = capture.rows[wanted.table]
+    now = pa.scalar(wanted.captured_at.astimezone(UTC), INSTANT)
+    early: Any = pc.less_equal(rows.column("known_at"), now)
+    kept = rows.filter(early)
+    ahead = rows.num_rows - kept.num_rows
+    if not ahead:
+        return capture
+    if not kept.num_rows:
+        raise NoData(f"none of its {ahead} rows was public when the capture was made")
+    return replace(
+        capture,
+        rows={**capture.rows, wanted.table: kept},
+        notes=(*capture.notes, f"{ahead} rows were not public yet and are left out"),
+    )

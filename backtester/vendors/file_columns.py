@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import functools
+import hashlib
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -158,6 +160,21 @@ class Columns:
                 f"for every row (default.{ours}=...); it has {', '.join(self.rows.column_names)}"
             )
         return found
+
+    def row_ids(self, *, apart: bool) -> pa.Array[Any]:
+        """Return an id for each row from all that it holds, for a file that names none.
+
+        Args:
+            apart: Whether equal rows are several things, such as two equal trades of one day.
+        """
+        seen: Counter[str] = Counter()
+        found = []
+        for row in self.rows.to_pylist():
+            text = repr(sorted((name, str(value)) for name, value in row.items()))
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            seen[digest] += 1
+            found.append(f"{digest}-{seen[digest]}" if apart and seen[digest] > 1 else digest)
+        return pa.array(found, pa.string())
 
     def number(self, ours: str) -> pa.Array[Any]:
         """Return a column of numbers, NULL where the file has none or a NaN.

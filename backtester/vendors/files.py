@@ -41,6 +41,8 @@ from backtester.vendors.unadjust import Quote, Split, as_traded
 _PRICES: Final = ("open", "high", "low", "close")
 # The column that says whose rows they are.
 _SUBJECT: Final = {"macro": "series", "prediction_markets": "market"}
+# A column that names a symbol in other tables, and here something else.
+_OWN_WORD: Final = {"insider": "code"}
 _OPTIONS: Final = frozenset(
     {"path", "zone", "date_format", "licence", "shape", "adjusted", "actions_path", "symbol"}
 )
@@ -234,13 +236,18 @@ def _path(wanted: Wanted, key: str = "path") -> Path:
     if not pattern:
         raise UsageError(f"files.{wanted.table} needs {key}: name the file")
     # What stands for a symbol must not lead elsewhere.
-    return Path(pattern.replace("{symbol}", wanted.symbol.replace("/", "_").replace("..", "_")))
+    path = Path(pattern.replace("{symbol}", wanted.symbol.replace("/", "_").replace("..", "_")))
+    if "{" not in pattern and not path.exists():
+        # A file for each symbol may be missing; the one of all of them was misspelt.
+        raise BadResponse(f"there is no file {path}")
+    return path
 
 
 def _grouped(columns: Columns, where: str, wanted: Wanted) -> _Source:
     subject = _SUBJECT.get(wanted.table, "symbol")
     name = columns.name_of(subject)
-    if name is None:
+    own = _OWN_WORD.get(wanted.table)
+    if name is None or (own is not None and name == columns.name_of(own)):
         return _Source(columns=columns, where=where, spans=None)
     symbols = columns.rows.column(name).combine_chunks().cast(pa.string())
     order = pc.sort_indices(symbols)
@@ -471,6 +478,8 @@ def _column(
     if columns.raw(name) is None:
         if name in usual:
             columns = Columns(columns.rows, columns.where, {f"default.{name}": usual[name]})
+        elif name == "id":
+            return columns.row_ids(apart=wanted.table == "insider")
         elif schema.nullable:
             return pa.array([None] * len(columns), kind)
     if kind == pa.date32():

@@ -176,7 +176,7 @@ def _own_row(name: str) -> VendorRow:
     except (ImportError, ValueError, AttributeError) as error:
         raise UsageError(
             f"vendor {name!r} cannot be loaded ({error}): write package.module:Class, of a module "
-            "that Python finds"
+            "that Python finds (PYTHONPATH=. for one in this folder)"
         ) from error
     tables = getattr(made, "tables", None)
     if not callable(made) or not callable(getattr(made, "capture", None)):

@@ -18,8 +18,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from backtester.calendar import calendar_by_code
+from backtester.errors import UsageError
 from backtester.markets import calendar_code
 from backtester.schema import TABLES, conform
+from backtester.vendors.asked import options_of
 from backtester.vendors.base import (
     BadResponse,
     Capture,
@@ -42,6 +44,8 @@ STATEMENT_DAYS: Final = 1_150
 TRADE_DAYS: Final = 183
 
 _NOT_FOUND: Final = 404
+# What there is to ask with; without them the list of symbols and the usual time back are taken.
+_OPTIONS: Final[Mapping[str, str]] = {"cik": "", "history_days": ""}
 _KEPT: Final = 8
 _EXCHANGES: Final[Mapping[str, str]] = {"Nasdaq": "NASDAQ"}
 _STOCK: Final = "operating"
@@ -80,12 +84,14 @@ class Sec:
 
         Raises:
             VendorError: As `Vendor.capture` has it.
+            UsageError: An option is none of these, or no number.
         """
         if not (self._settings.user_agent or "").strip():
             raise NotConfigured(
-                "the SEC answers only who names himself: set user_agent to a name and an address "
-                "of e-mail"
+                "the SEC answers only who says who asks: set BACKTESTER_USER_AGENT (in Python "
+                "user_agent) to a name and an address of e-mail"
             )
+        options_of(self.name, wanted, _OPTIONS)
         if wanted.table not in self.tables:
             raise NoData(f"the SEC has no table {wanted.table}")
         with self._lock:
@@ -188,7 +194,9 @@ class Sec:
         given = wanted.options.get("cik")
         if given is not None:
             if not given.strip().isdecimal() or len(given) > 10:
-                raise NotConfigured(f"option cik is {given[:20]!a}: write the SEC's number")
+                raise UsageError(
+                    f"vendor sec: option cik is {given[:20]!a}, write the SEC's number"
+                )
             return int(given)
         if self._symbols is None:
             self._symbols = _symbols(self._ask(f"{self._archives}/files/company_tickers.json"))
@@ -256,7 +264,9 @@ def _history(wanted: Wanted) -> int:
     if given is None:
         return TRADE_DAYS if wanted.table == "insider" else STATEMENT_DAYS
     if not given.isdecimal() or len(given) > 5:
-        raise NotConfigured(f"option history_days is {given[:20]!a}: write a number of days")
+        raise UsageError(
+            f"vendor sec: option history_days is {given[:20]!a}, write a number of days"
+        )
     return int(given)
 
 

@@ -9,7 +9,7 @@ that cannot be right are refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backtester.calendar import calendar_of
 from backtester.errors import UsageError
 from backtester.markets import INDICES
-from backtester.vendors.asked import options_of
+from backtester.vendors.asked import options_of, public_by_capture
 from backtester.vendors.base import BadResponse, Capture, NoData, VendorSettings, Wanted
 from backtester.vendors.price_tables import Listing, action_rows, bar_rows, listing_rows
 from backtester.vendors.unadjust import (
@@ -73,6 +73,9 @@ MINOR_UNITS: Mapping[str, str] = MappingProxyType({"GBp": "GBP", "ILA": "ILS", "
 # Exchanges are up to a day ahead of UTC, and a range ends before its last day.
 _BEYOND_CAPTURE: Final = timedelta(days=2)
 _MOST_NAMED: Final = 5
+_COMPANY: Mapping[str, Callable[[YahooPort, Wanted], Capture]] = MappingProxyType(
+    {"news": news_capture, "insider": insider_capture, "statements": statements_capture}
+)
 
 
 class Yahoo:
@@ -102,12 +105,8 @@ class Yahoo:
         options_of(self.name, wanted, {})
         if wanted.table not in self.tables:
             raise UsageError(f"vendor yfinance has no table {wanted.table}")
-        if wanted.table == "news":
-            return news_capture(self._port, wanted)
-        if wanted.table == "insider":
-            return insider_capture(self._port, wanted)
-        if wanted.table == "statements":
-            return statements_capture(self._port, wanted)
+        if wanted.table in _COMPANY:
+            return public_by_capture(_COMPANY[wanted.table](self._port, wanted), wanted)
         return self._prices(wanted)
 
     def _prices(self, wanted: Wanted) -> Capture:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -138,6 +138,7 @@ def statements_capture(port: YahooPort, wanted: Wanted) -> Capture:
             f"Yahoo gave empty statements of {wanted.symbol} and no reason: that is not taken for "
             '"there are none"'
         )
+    found, notes = _on_known_shares(found, _last_split(port, wanted, found), wanted.symbol)
     until = end_of_day(wanted.end, zone)
     rows = [row for report in found for row in report_rows(wanted.instrument, report)]
     kept = [row for row in rows if row["known_at"] <= until]
@@ -149,7 +150,7 @@ def statements_capture(port: YahooPort, wanted: Wanted) -> Capture:
         )
     return Capture(
         rows={"statements": statement_table(kept)},
-        notes=(f"{wanted.symbol}: {STATEMENTS_NOTE}",),
+        notes=(f"{wanted.symbol}: {STATEMENTS_NOTE}", *notes),
         options={"statements": ",".join(STATEMENTS), "frequencies": ",".join(FREQUENCIES)},
         source=SOURCE,
         licence=LICENCE,
@@ -182,6 +183,43 @@ def _reports(
                 )
             )
     return found
+
+
+def _last_split(port: YahooPort, wanted: Wanted, reports: Sequence[Report]) -> date | None:
+    """Return the day of the last split between the first report and the capture, or None."""
+    first = min(report.period_end for report in reports)
+    until = wanted.captured_at.date() + timedelta(days=1)
+    frame = port.history(wanted.symbol, first, until).frame
+    if "Stock Splits" not in frame.columns:
+        raise BadResponse(f"the daily frame of {wanted.symbol} names no splits: nothing is stored")
+    split = frame["Stock Splits"].fillna(0)
+    days: list[Any] = list(frame.index[(split != 0) & (split != 1)])
+    return max(days).date() if days else None
+
+
+def _on_known_shares(
+    reports: Sequence[Report], split: date | None, symbol: str
+) -> tuple[list[Report], tuple[str, ...]]:
+    """Leave out what is a share, or counts shares, of periods before a split.
+
+    Yahoo restates earlier figures for a split, sooner or later; a reader at the cutoff would take
+    them for figures as they were filed and reckon with the split once more.
+    """
+    if split is None:
+        return list(reports), ()
+    kept = []
+    for report in reports:
+        figures = report.figures
+        if report.period_end < split:
+            figures = {
+                item: told for item, told in figures.items() if not (item.shares or item.per_share)
+            }
+        kept.append(replace(report, figures=figures))
+    note = (
+        f"{symbol}: earnings a share and numbers of shares of periods before the split of {split} "
+        "are left out: Yahoo does not say on which side of it they are"
+    )
+    return kept, (note,)
 
 
 def _period_ends(symbol: str, frame: pd.DataFrame) -> list[date]:

@@ -7,6 +7,8 @@ its own swallowing of errors switched off; and an empty frame is never "there is
 
 from __future__ import annotations
 
+import functools
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -163,6 +165,8 @@ class YFinance:
     def _ask(self, symbol: str, what: str, ask: Callable[[Any], _T]) -> _T:
         import yfinance
 
+        _own_cache()
+
         def attempt() -> _T:
             self._settings.pace.wait(self._settings.sleep)
             # It would answer a second try with the bad answer of the first.
@@ -172,6 +176,19 @@ class YFinance:
                 return ask(yfinance.Ticker(symbol, session=self._session))
 
         return persist(self._settings, attempt, seed=f"yahoo {symbol} {what}".encode())
+
+
+@functools.cache
+def _own_cache() -> tempfile.TemporaryDirectory[str]:
+    """Have yfinance keep cookies and zones in a folder that goes with the process.
+
+    Its own place is the user's cache folder, where nobody asked for anything to be written.
+    """
+    from yfinance.cache import set_cache_location
+
+    folder = tempfile.TemporaryDirectory(prefix="backtester-yfinance-", ignore_cleanup_errors=True)
+    set_cache_location(folder.name)
+    return folder
 
 
 def _foreign(ticker: Any) -> dict[date, str]:

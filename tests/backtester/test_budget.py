@@ -18,7 +18,7 @@ from backtester import cli
 from backtester.backtest import run
 from backtester.config import RunConfig
 from backtester.desk import Desk
-from backtester.errors import BudgetReached, UsageError
+from backtester.errors import BudgetReached, ProviderError, UsageError
 from backtester.journal import read_ledger
 from backtester.plan import cache_folder
 from backtester.replays import replay
@@ -27,8 +27,16 @@ from backtester.runs import RunFolder, list_runs
 from backtester.spend import read_spend
 from backtester.sql import fetch_arrow
 from backtester.tariff import Price, Tariff
-from tests.support.openai_server import Act, OpenAIServer, Received, completion
-from tests.support.rulebook_server import by_the_rules, is_about
+from tests.support.openai_server import (
+    Act,
+    OpenAIServer,
+    Received,
+    completion,
+    error,
+    hang,
+    malformed,
+)
+from tests.support.rulebook_server import Fault, by_the_rules, faulty, is_about
 from tests.support.workspaces import Workspace, make_workspace
 
 KEYS = {"openai_compatible": "sk-TEST-SECRET-123"}
@@ -313,6 +321,56 @@ def test_every_paid_call_is_in_the_ledger_and_in_the_table_a_failed_lesson_s_too
     (spent,) = rows(workspace, "SELECT count(*) AS n, exact_sum(cost_usd) AS usd FROM spend")
     assert paid == spent == {"n": asked, "usd": CALL_USD * asked}
     assert first.bill.cost_usd + again.bill.cost_usd == CALL_USD * asked
+
+
+@pytest.mark.parametrize("trouble", ["hang", "drop", "unreadable"])
+def test_what_was_sent_and_not_heard_is_a_paid_call_of_unknown_cost(
+    workspace: Workspace, trouble: str
+) -> None:
+    acts = {"hang": hang(2.0), "drop": Act(drop=True), "unreadable": malformed()}
+    silent = Fault(role="Market Analyst", day="2018-01-05", symbol="AAA", acts=(acts[trouble],))
+    with OpenAIServer(faulty(silent)) as server:
+        config = config_for(
+            workspace, server, end=date(2018, 1, 5), tickers=("AAA",), timeout_s=0.5, max_tokens=500
+        )
+        result = run(config, api_keys=KEYS, tariff=TARIFF)
+        asked = len(server.requests)
+    lost, *heard = read_spend(result.folder / "spend.jsonl")
+    assert len(heard) == asked - 1
+    assert (lost.node, lost.finish_reason, lost.cost_usd) == ("Market Analyst", "lost", None)
+    assert (lost.input_tokens, lost.output_tokens) == (None, None)
+    # What caps count of it: the request by its characters, and a reply as long as it may be.
+    assert lost.counted_usd > 2 * 500
+    assert (lost.counted_usd - 2 * 500) % 1 == 0
+    (row,) = rows(workspace, "SELECT count(*) AS n, count(cost_usd) AS known FROM spend")
+    assert row == {"n": asked, "known": asked - 1}
+    assert result.counts == {"done": 1}
+
+
+def test_calls_that_nobody_answers_fill_the_caps_of_a_run(workspace: Workspace) -> None:
+    with OpenAIServer(hang(2.0)) as server:
+        config = config_for(workspace, server, max_calls=2, max_retries=5, timeout_s=0.1)
+        with pytest.raises(BudgetReached, match="max_calls = 2 is reached: 2 paid calls, cost unk"):
+            run(config, api_keys=KEYS)
+        assert len(server.requests) == 2
+    with OpenAIServer(malformed()) as server:
+        config = config_for(workspace, server, max_cost_usd=1.0, tickers=("BBB",))
+        with pytest.raises(BudgetReached, match="max_cost_usd = 1 is reached: 1 paid calls"):
+            run(config, api_keys=KEYS, tariff=TARIFF)
+        assert len(server.requests) == 1
+
+
+def test_what_a_provider_refuses_or_a_port_without_one_is_not_paid(workspace: Workspace) -> None:
+    with OpenAIServer(error(400, "no such model")) as server:
+        config = config_for(workspace, server, cell_retries=0)
+        with pytest.raises(ProviderError):
+            run(config, api_keys=KEYS)
+    with pytest.raises(ProviderError, match="cannot be reached"):
+        run(
+            config.model_copy(update={"base_url": "http://127.0.0.1:9/v1", "tickers": ("BBB",)}),
+            api_keys=KEYS,
+        )
+    assert not list(workspace.reports.rglob("spend.jsonl"))
 
 
 # --------------------------------------------------------------------------------- caps of a cell

@@ -1,21 +1,17 @@
-"""Record with any call style, replay with any other: same message, no call; outcomes apart."""
+"""One cell's window on recorded replies: what is served, called, kept, and written down."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
-from pydantic import BaseModel
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from backtester.cache import CellReplies, ReplyCache, outcome_hash, reply_hash
 from backtester.errors import DataError
@@ -55,10 +51,6 @@ TOOL = {
 }
 
 
-class Rating(BaseModel):
-    rating: str
-
-
 @pytest.fixture
 def cache(tmp_path: Path) -> ReplyCache:
     return ReplyCache.open(tmp_path / "cache")
@@ -91,113 +83,7 @@ def model_at(server: OpenAIServer, store: CellReplies | None = None, **changes: 
     return model
 
 
-# ------------------------------------------------------------------------------- every call style
-
-
-def invoke(chain: Runnable) -> Any:
-    return chain.invoke(PROMPT)
-
-
-def ainvoke(chain: Runnable) -> Any:
-    return asyncio.run(chain.ainvoke(PROMPT))
-
-
-def stream(chain: Runnable) -> Any:
-    chunks = list(chain.stream(PROMPT))
-    return sum(chunks[1:], chunks[0])
-
-
-def astream(chain: Runnable) -> Any:
-    async def gather() -> list[Any]:
-        return [chunk async for chunk in chain.astream(PROMPT)]
-
-    chunks = asyncio.run(gather())
-    return sum(chunks[1:], chunks[0])
-
-
-def batch(chain: Runnable) -> Any:
-    return chain.batch([PROMPT, PROMPT])[1]
-
-
-def abatch(chain: Runnable) -> Any:
-    return asyncio.run(chain.abatch([PROMPT, PROMPT]))[1]
-
-
-STYLES: dict[str, Callable[[Runnable], Any]] = {
-    "invoke": invoke,
-    "ainvoke": ainvoke,
-    "stream": stream,
-    "astream": astream,
-    "batch": batch,
-    "abatch": abatch,
-}
-
-SCHEMA_FORMAT = {
-    "type": "json_schema",
-    "json_schema": {"name": "Rating", "schema": Rating.model_json_schema(), "strict": True},
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chain:
-    build: Callable[[Any], Runnable]
-    act: wire.Act
-
-
-CHAINS = {
-    "plain text": Chain(build=lambda model: model, act=wire.text("Größe ✓ **Buy**")),
-    "bound tools": Chain(
-        build=lambda model: model.bind_tools([TOOL]),
-        act=wire.tools(("get_news", {"b": 1, "a": [None]}), ("get_news", "{broken")),
-    ),
-    "bound schema": Chain(
-        build=lambda model: model.bind(response_format=SCHEMA_FORMAT),
-        act=wire.text('{"rating": "Buy"}'),
-    ),
-    "structured class": Chain(
-        build=lambda model: model.with_structured_output(Rating),
-        act=wire.text('{"rating": "Buy"}'),
-    ),
-    "structured by tool": Chain(
-        build=lambda model: model.with_structured_output(Rating, method="function_calling"),
-        act=wire.tools(("Rating", {"rating": "Buy"})),
-    ),
-    "json mode": Chain(
-        build=lambda model: model.with_structured_output(Rating, method="json_mode"),
-        act=wire.text('{"rating": "Buy"}'),
-    ),
-    "streaming model": Chain(
-        build=lambda model: model.model_copy(update={"streaming": True}), act=wire.text("Buy.")
-    ),
-}
-
-
-def said(result: Any) -> Any:
-    """Return what a caller can see of a message or chunk, or the parsed value itself."""
-    if not isinstance(result, AIMessage):
-        return result
-    names = ("content", "tool_calls", "invalid_tool_calls", "usage_metadata", "id",
-             "response_metadata", "additional_kwargs")  # fmt: skip
-    return {name: getattr(result, name) for name in names}
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_each_style_replays_what_each_other_recorded_without_a_call(
-    name: str, tmp_path: Path
-) -> None:
-    chain = CHAINS[name]
-    with OpenAIServer(chain.act) as server:
-        for style, record in STYLES.items():
-            cache = ReplyCache.open(tmp_path / style)
-            before = len(server.requests)
-            recorded = record(chain.build(model_at(server, replies_of(cache))))
-            assert len(server.requests) == before + 1, f"{style} made one call"
-            assert len(cache) == 1
-            for other, replay in STYLES.items():
-                store = replies_of(cache, "replay")
-                again = replay(chain.build(model_at(server, store)))
-                assert said(again) == said(recorded), f"{style} replayed by {other}"
-            assert len(server.requests) == before + 1, f"{style}: no call in a replay"
+# ----------------------------------------------------------------------------------- live, replayed
 
 
 def test_the_rulebook_is_recorded_and_replayed_like_any_other(cache: ReplyCache) -> None:

@@ -112,6 +112,11 @@ def structured(method: str, **options: Any) -> Callable[[Any], Runnable]:
     return lambda model: model.with_structured_output(Rating, method=method, **options)
 
 
+def set_to_stream(model: Any) -> Runnable:
+    model.streaming = True
+    return model
+
+
 SCHEMA_FORMAT = {
     "type": "json_schema",
     "json_schema": {"name": "Rating", "schema": Rating.model_json_schema(), "strict": True},
@@ -146,6 +151,7 @@ class Chain:
 CHAINS = {
     "text": Chain(build=lambda model: model, reply=TEXT),
     "reasoning": Chain(build=lambda model: model, reply=THOUGHT),
+    "streaming model": Chain(build=set_to_stream, reply=TEXT),
     "stop words": Chain(build=lambda model: model.bind(stop=["END"]), reply=TEXT),
     "several tool calls": Chain(build=lambda model: model.bind_tools([TOOL]), reply=SEVERAL),
     "bound schema": Chain(

@@ -273,6 +273,11 @@ def test_settings_are_listed_with_their_defaults(command: Command) -> None:
 
     for name in ("horizon", "cell_retries", "endpoint_alias"):
         assert name in said.out
+    rows = {row["name"]: row for row in json.loads(command("settings", "--json").out)}
+    assert rows["horizon"]["default"] == 5
+    assert rows["analysts"]["default"] == ["market", "social", "news", "fundamentals"]
+    assert (rows["tickers"]["required"], rows["tickers"]["default"]) == (True, None)
+    assert (rows["horizon"]["identity"], rows["workers"]["identity"]) == (True, False)
 
 
 @pytest.mark.slow
@@ -331,7 +336,7 @@ def test_leakcheck_says_what_was_tried_and_what_is_not_covered(command: Command)
     said = command("leakcheck", "latest")
 
     assert said.code == 0
-    for words in ("rewritten, deleted", "not covered", "training data", "clean:"):
+    for words in ("rewritten", "cut", "moved", "not covered", "training data", "clean:"):
         assert words in said.out
 
 

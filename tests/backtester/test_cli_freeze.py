@@ -62,6 +62,7 @@ def test_show_lists_the_coverage_as_a_table_and_as_json(
         "rows": 2,
         "first": "2018-03-01",
         "last": "2018-03-05",
+        "late": 0,
         "gaps": 1,
         "conflicts": 0,
         "estimated": 0,
@@ -90,6 +91,16 @@ def test_diff_names_what_differs(folder: Path, capsys: pytest.CaptureFixture[str
         (["--end", "2018-02-01"], 2, "is before start"),
         (["--vendor", "bars=nobody"], 2, "is not known"),
         (["--option", "files.bars.path=none.csv"], 5, "there is no file none.csv"),
+        (
+            ["--tables", "news", "--option", "files.news.path=none.csv"],
+            5,
+            "news of AAA cannot be read from a file: there is no file none.csv",
+        ),
+        (
+            ["--tables", "news", "--option", "files.news.path=prices.csv"],
+            5,
+            "prices.csv has no column source: name it (column.source=...)",
+        ),
     ],
 )
 def test_what_cannot_be_frozen_is_one_line_and_a_code(

@@ -13,12 +13,13 @@ from backtester.config import RunConfig
 from backtester.plan import cache_folder
 from backtester.reply_cache import ReplyCache
 from backtester.runs import RESULTS_VERSION
+from scripts.write_cookbook import COOKBOOK, RECIPE, answered
 
 pytestmark = pytest.mark.slow
 
 # A change that moves the root gives other numbers, prompts or ratings for the same configuration:
 # write it under "Results change" in CHANGELOG.md, raise RESULTS_VERSION, and pin both here.
-GOLDEN = (1, "dd36b01df8d959dd2d871268ea580a856116deb2d4b3f05f8474283b10601f9d")
+GOLDEN = (2, "cad7bf8b79456cb80319328b689438a03e145e0c61008f479cd1ee3c65b87699")
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,23 @@ def test_the_readme_shows_this_very_run(demo: Run) -> None:
 
     assert readme.count(str(demo.root)) == 3
     assert f"run {demo.run_id}: 312 cells" in readme
+
+
+def test_the_cookbook_shows_what_this_very_run_answers(demo: Run) -> None:
+    text = COOKBOOK.read_text(encoding="utf-8")
+
+    assert len(RECIPE.findall(text)) == text.count("```sql") == 20
+    # After a change of results: python scripts/write_cookbook.py DATABASE, on a demo of its own.
+    assert answered(text, demo.folder.path.parent / "results.duckdb") == text
+
+
+def test_the_book_is_paid_for_and_measured_against_simple_ones(demo: Run) -> None:
+    rows = demo.sql(
+        "SELECT book, total_return FROM book_performance WHERE run_id = $run_id AND "
+        "book IN ('ratings', 'buy_and_hold', 'equal_weight') ORDER BY book"
+    )
+    assert rows["book"].tolist() == ["buy_and_hold", "equal_weight", "ratings"]
+    assert rows["total_return"].notna().all()
+    band = demo.sql("SELECT * FROM placebo_band WHERE metric = 'total_return'").iloc[0]
+    assert band["low"] < band["median"] < band["high"]
+    assert band["draws"] == 200

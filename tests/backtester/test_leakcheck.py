@@ -12,7 +12,8 @@ import pytest
 from backtester import broker
 from backtester.backtest import run
 from backtester.cell import Parts
-from backtester.leakcheck import LeakReport, leakcheck
+from backtester.journal import read_ledger
+from backtester.leak_audit import LeakReport, leakcheck
 from backtester.memory import MemoryBook, VisibleLessons
 from backtester.records import CellKey, ReturnRecord
 from backtester.runs import RunFolder
@@ -20,6 +21,7 @@ from backtester.view import AsOfView
 from tests.support.snapshots import split
 from tests.support.workspaces import Workspace, make_workspace
 from tradingagents_core.errors import LookaheadError
+from tradingagents_core.protocols import Identity
 
 
 @pytest.fixture
@@ -28,21 +30,46 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def audit(workspace: Workspace, parts: Parts | None = None, **changes: Any) -> LeakReport:
-    config = workspace.config(grid="daily", end=date(2018, 1, 12), horizon=3, **changes)
+    config = workspace.config(grid="daily", end=date(2018, 1, 8), horizon=2, **changes)
     result = run(config, parts=parts)
     return leakcheck(RunFolder(result.folder), workspace.data, parts=parts)
+
+
+def report_calls(workspace: Workspace) -> int:
+    """Return the number of calls of the only run: of its cells and of its lessons."""
+    (folder,) = (path for path in workspace.reports.iterdir() if path.is_dir())
+    ledger = read_ledger(RunFolder(folder).journal_path)
+    rows = [*ledger.cells.values(), *ledger.lessons.values()]
+    return sum(len(row.calls) for row in rows)
 
 
 def test_a_clean_run_passes_and_says_what_was_compared(workspace: Workspace) -> None:
     report = audit(workspace)
 
     assert report.clean
-    # Two tickers, eight sessions (2018-01-02 to 01-12 but the week-end... 9) in two futures.
-    assert report.cutoffs == 9
-    assert report.prompts > 2 * 18 * 10
-    assert report.lessons == 2 * 2 * 6
+    # Two tickers on the five sessions from 2018-01-02 to 01-08, in three worlds; the lessons that
+    # are settled after the last cutoff are compared too.
+    assert report.ways == ("rewritten", "cut", "moved")
+    assert report.cutoffs == 5
+    assert report.prompts == 3 * report_calls(workspace)
+    assert report.lessons == 3 * 10
+    assert report.fills == 10
     assert report.lessons_shown > 0
     assert report.reads > 0
+    lines = {line.table: line for line in report.tables}
+    assert min(lines[name].prompts for name in ("bars", "actions", "lessons", "clock")) > 0
+    assert lines["news"].note.startswith("not in the snapshot")
+    assert "static identity: none here" in report.not_covered[0]
+
+
+def test_the_number_of_workers_changes_no_finding(workspace: Workspace) -> None:
+    config = workspace.config(tickers=("AAA",), end=date(2018, 1, 3), grid="daily", horizon=1)
+    folder = RunFolder(run(config).folder)
+
+    alone, together = (leakcheck(folder, workspace.data, workers=count) for count in (1, 2))
+
+    assert alone.clean
+    assert together == alone
 
 
 # ------------------------------------------------------------------- outcomes that came too early
@@ -97,6 +124,9 @@ def test_lessons_read_back_without_a_date_are_found(workspace: Workspace) -> Non
     first = report.findings[0]
     assert first.check == "prompt"
     assert "Portfolio Manager" in first.where
+    # The word of a decision whose result is still to come stands in the prompt.
+    assert (first.table, first.column) == ("lessons", "decision")
+    assert "FUTURE-CANARY.lessons.decision" in first.detail
 
 
 # ------------------------------------------------------------------ prices scaled by later splits
@@ -118,6 +148,9 @@ def test_prices_adjusted_for_a_later_split_are_found(workspace: Workspace) -> No
     first = report.findings[0]
     assert first.check == "prompt"
     assert "AAA|2018-01-02|0, Market Analyst" in first.where
+    assert first.table == "actions"
+    assert " became " in first.detail
+    assert {line.table: line.leaks for line in report.tables}["actions"] > 0
 
 
 # --------------------------------------------------------------------- a fill at the decision's bar
@@ -134,13 +167,46 @@ def test_a_fill_at_the_close_that_the_decision_used_names_the_row(workspace: Wor
     report = audit(workspace, Parts(settle=settle_at_the_same_close))
 
     fills = [finding for finding in report.findings if finding.check == "fill"]
-    assert len(fills) == 18
+    assert len(fills) == 10
     assert fills[0].where == "AAA|2018-01-02|0"
     assert "same_bar" in fills[0].detail
 
 
 def test_a_same_bar_fill_that_is_asked_for_is_flagged_and_passes(workspace: Workspace) -> None:
     assert audit(workspace, entry="close").clean
+
+
+def test_a_window_that_was_never_entered_is_no_fill(workspace: Workspace) -> None:
+    # The data end on 2018-03-14: the last decision is filled on a session that is not there.
+    config = workspace.config(
+        tickers=("AAA",), grid="2018-03-13,2018-03-14", start=date(2018, 3, 13),
+        end=date(2018, 3, 14), horizon=1,
+    )  # fmt: skip
+    report = leakcheck(RunFolder(run(config).folder), workspace.data)
+
+    assert report.clean
+    assert report.cutoffs == 2
+    assert report.fills == 1
+    assert report.lessons == 3
+
+
+# --------------------------------------------------------------------- the wall clock
+
+
+class DatedView(AsOfView):
+    """Put the day on which the program runs into a name, as a report's header would."""
+
+    def identity(self, symbol: str) -> Identity:
+        known = super().identity(symbol)
+        return replace(known, name=f"{known.name} (retrieved {datetime.now(UTC).date()})")
+
+
+def test_the_wall_clock_in_a_prompt_is_found_and_named(workspace: Workspace) -> None:
+    report = audit(workspace, Parts(view=DatedView))
+
+    assert not report.clean
+    assert {finding.table for finding in report.findings} == {"clock"}
+    assert "with another clock and time zone" in report.findings[0].detail
 
 
 # --------------------------------------------------------------------- a view without its filter

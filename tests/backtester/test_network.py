@@ -233,6 +233,8 @@ def test_an_interrupt_is_not_replaced(listening: socket.socket) -> None:
 
 def test_the_error_travels_from_a_worker() -> None:
     error = pickle.loads(pickle.dumps(NetworkBlocked("connect to x was blocked")))
+    # A promise that did not hold, not a fault of our own.
+    assert error.exit_code == 7
     assert str(error) == "connect to x was blocked"
 
 

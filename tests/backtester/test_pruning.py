@@ -13,7 +13,8 @@ import pytest
 
 from backtester.backtest import RunResult, run
 from backtester.errors import DataError, UsageError
-from backtester.plan import cache_folder
+from backtester.plan import Plan, cache_folder
+from backtester.progress import Silent, Standing
 from backtester.pruning import prune
 from backtester.reply_cache import ReplyCache
 from backtester.runs import RunFolder
@@ -87,6 +88,45 @@ def test_a_stopped_run_keeps_what_it_may_have_asked_already(
     (run_folder.path / "manifest.json").write_text("{}")
     with pytest.raises(UsageError, match="does not read"):
         prune(folder, workspace.reports, delete=True)
+
+
+class Killed(Silent):
+    """Die before the first cell is committed."""
+
+    def started(self, plan: Plan, standing: Standing) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_killed_run_keeps_what_a_deleted_one_had_recorded_for_it(
+    recorded: tuple[Workspace, RunResult, Path],
+) -> None:
+    workspace, result, folder = recorded
+    shutil.rmtree(result.folder)
+    config = workspace.config(end=date(2018, 1, 5), tickers=("AAA",), memory="off")
+    with pytest.raises(KeyboardInterrupt):
+        run(config, progress=Killed())
+
+    found = prune(folder, workspace.reports, delete=True)
+
+    # It has asked for these already, though neither its journal nor a ledger tells.
+    assert found.recent == result.model_calls + 1
+    assert [row.key for row in found.unused] == [make_call("stray").key]
+    again = run(config)
+    assert (again.model_calls, again.counts) == (0, {"done": 1})
+    # Now that it is finished, what it did not use goes: the lesson of the other one.
+    assert {row.node for row in prune(folder, workspace.reports, delete=True).unused} == {
+        "Reflector",
+        make_call("late").site.node,
+    }
+
+
+def test_what_a_spend_ledger_names_stays_though_no_journal_does(
+    recorded: tuple[Workspace, RunResult, Path],
+) -> None:
+    workspace, result, folder = recorded
+    (result.folder / "spend.jsonl").write_text(f'0 {{"key": "{make_call("stray").key}"}}\n')
+    found = prune(folder, workspace.reports, delete=True)
+    assert [row.key for row in found.unused] == [make_call("late").key]
 
 
 def test_memories_and_stopped_analyses_refer_to_replies_too(

@@ -105,7 +105,7 @@ def test_two_decisions_made_live_replay_to_their_root(tmp_path: Path, script: Mo
         config = load_config(CONFIG, flags={**two, **places, "base_url": address})
         made = run(config)
 
-    assert made.config.provider == "openai_compatible"
+    assert made.manifest.config["provider"] == "openai_compatible"
     assert Counter(cell.status for cell in made.ledger.cells.values()).total() == 2
     calls = [call for cell in made.ledger.cells.values() for call in cell.calls]
     assert len(calls) >= 20

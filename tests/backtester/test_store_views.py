@@ -547,10 +547,10 @@ def test_the_cache_saved_what_its_hits_would_have_cost(database: Path) -> None:
         "hit_rate": 0.75,
         "saved_usd": 0.3,
         "saved_tokens": 352,
-        "paid_tokens": 110,
+        "made_tokens": 110,
         "not_priced": 1,
     }
-    assert (rows[1]["hit_rate"], rows[1]["saved_usd"], rows[1]["paid_tokens"]) == (0.0, None, 15)
+    assert (rows[1]["hit_rate"], rows[1]["saved_usd"], rows[1]["made_tokens"]) == (0.0, None, 15)
 
 
 def test_calls_of_a_lesson_that_was_written_anew_are_kept_beside_those_of_its_cell(

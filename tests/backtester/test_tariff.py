@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from pathlib import Path
 
@@ -80,3 +81,11 @@ def test_a_file_of_ones_own_gives_a_price_and_lets_a_cap_hold(tmp_path: Path) ->
         input_per_million=1.0, output_per_million=2.0
     )
     require_prices(config(max_calls=5), Tariff())
+
+
+@pytest.mark.parametrize("figure", [-0.01, math.nan, math.inf, 1e300])
+@pytest.mark.parametrize("name", ["input_per_million", "output_per_million", "cached_per_million"])
+def test_what_is_no_price_is_refused_before_anything_is_paid(name: str, figure: float) -> None:
+    prices = {"input_per_million": 1.0, "output_per_million": 1.0}
+    with pytest.raises(UsageError, match=f"{name} = .* is no price"):
+        Price(**{**prices, name: figure})

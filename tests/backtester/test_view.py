@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -39,6 +40,7 @@ def view_of(
     reads: list[ReadRecord] | None = None,
     cache: ViewCache | None = None,
     kind: type[AsOfView] = AsOfView,
+    estimated: Literal["withhold", "lag"] = "withhold",
 ) -> AsOfView:
     """Make the view of one instrument's decision."""
     day = date.fromisoformat(session)
@@ -50,6 +52,7 @@ def view_of(
         session=day,
         decision_time=decision_time,  # type: ignore[arg-type]
         on_read=(reads if reads is not None else []).append,
+        estimated=estimated,
         cache=cache,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,9 +79,12 @@ def test_an_item_with_a_date_alone_is_marked() -> None:
     table = news_rows([("AAA", "2024-04-02T03:59", "Dated")])
     column = table.schema.get_field_index("known_at_basis")
     table = table.set_column(column, "known_at_basis", [["estimated"]])
-    view = view_of(make_snapshot(bars("2024-04-01", 9), news=table), "2024-04-03")
-    assert "- 2024-04-02 03:59 UTC (time estimated) | Wire | Dated" in ask(
-        view, "get_news", ticker="AAA"
+    snapshot = make_snapshot(bars("2024-04-01", 9), news=table)
+    shown = ask(view_of(snapshot, "2024-04-03", estimated="lag"), "get_news", ticker="AAA")
+    assert "- 2024-04-02 03:59 UTC (time estimated) | Wire | Dated" in shown
+    assert ask(view_of(snapshot, "2024-04-03"), "get_news", ticker="AAA") == (
+        "DATA_UNAVAILABLE: no news about AAA (AAA Corp.) is on record up to 2024-04-03; 1 row of "
+        "news is withheld: when it became public is only estimated"
     )
 
 
@@ -229,10 +233,29 @@ def test_an_old_period_that_was_revised_lately_does_not_pass_for_the_newest() ->
 
 def test_an_estimated_release_is_marked_and_an_old_value_is_shown_for_want_of_a_newer() -> None:
     rows = macro_rows([("XYZ", "2021-12-01", "2022-03-01T12:00", 1e-7)], basis="estimated")
-    view = view_of(make_snapshot(bars("2023-01-03", 60), macro=rows), "2023-03-01")
+    snapshot = make_snapshot(bars("2023-01-03", 60), macro=rows)
+    view = view_of(snapshot, "2023-03-01", estimated="lag")
     text = ask(view, "get_macro_indicators", indicator="xyz")
     assert "# No observation lies in this window; the newest one before it is shown" in text
     assert observations(text) == ["2021-12-01,0.0000001,2022-03-01 12:00 UTC (estimated)"]
+    assert ask(view_of(snapshot, "2023-03-01"), "get_macro_indicators", indicator="xyz") == (
+        "DATA_UNAVAILABLE: no economic series had been released up to 2023-03-01; 1 row of macro "
+        "is withheld: when it became public is only estimated"
+    )
+
+
+def test_a_series_beside_which_rows_are_withheld_says_how_many() -> None:
+    published = macro_rows([("UNRATE", "2023-01-01", "2023-02-03T13:30", 3.4)])
+    guessed = macro_rows([("XYZ", "2023-01-01", "2023-02-15T23:59", 1.0)], basis="estimated")
+    rows = pa.concat_tables([published, guessed])
+    snapshot = make_snapshot(bars("2023-01-03", 60), macro=rows)
+    note = "# 1 row of macro is withheld: when it became public is only estimated"
+    text = ask(view_of(snapshot, "2023-03-01"), "get_macro_indicators", indicator="unemployment")
+    assert note in text.splitlines()
+    assert observations(text) == ["2023-01-01,3.4,2023-02-03 13:30 UTC"]
+    # Before the estimated day there was nothing to withhold.
+    early = view_of(snapshot, "2023-02-14")
+    assert note not in ask(early, "get_macro_indicators", indicator="unemployment")
 
 
 # -- prediction markets

@@ -328,6 +328,9 @@ class Recorder:
     ) -> None:
         self.outcomes[call.key] = outcome
 
+    def lost(self, call: ModelCall, *, again: bool) -> None:
+        raise AssertionError("nothing is lost here")
+
 
 LADDERS: dict[str, Callable[[], list[Line]]] = {
     "repaired": lambda: [BAD, GOOD],

@@ -17,11 +17,10 @@ from tests.support.fixed_view import FACEBOOK, FixedView, bars_of
 from tradingagents_core.errors import DataUnavailable
 from tradingagents_core.protocols import Identity, Row
 from tradingagents_core.statements import ITEMS, books_of, total
-from tradingagents_core.tools import TOOLS, ToolLimits, run_tool
+from tradingagents_core.tools import TOOLS, run_tool
 
 SESSION = date(2018, 6, 29)
 YEAR_OF_DAYS = [str(day) for day in np.arange("2017-10-01", "2018-06-30", dtype="datetime64[D]")]
-ESTIMATES = ToolLimits(estimated=True)
 
 
 def filed(
@@ -106,6 +105,7 @@ class Books(FixedView):
     """A view with further tables; like every view it gives what was public by its cutoff."""
 
     tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    lag: bool = False
 
     def require(self, table: str, symbol: str | None = None) -> None:
         if table not in self.tables:
@@ -120,12 +120,22 @@ class Books(FixedView):
         end: date | None = None,
         last: int | None = None,
     ) -> tuple[Row, ...]:
+        return tuple(row for row in self._public(table, end) if self.lag or not guessed(row))
+
+    def withheld(self, table: str, symbol: str | None = None, *, end: date | None = None) -> int:
+        return 0 if self.lag else sum(map(guessed, self._public(table, end)))
+
+    def _public(self, table: str, end: date | None) -> list[Row]:
         found = sorted(self.tables.get(table, ()), key=lambda row: row.known_at)
-        return tuple(
+        return [
             row
             for row in found
             if row.known_at <= self.cutoff and (end is None or row.known_at.date() <= end)
-        )
+        ]
+
+
+def guessed(row: Row) -> bool:
+    return row.fields.get("known_at_basis") == "estimated"
 
 
 def books(
@@ -135,23 +145,24 @@ def books(
     identity: Identity = FACEBOOK,
     actions: Sequence[Row] = (),
     session: date = SESSION,
+    lag: bool = False,
     **tables: Sequence[Row],
 ) -> Books:
     return Books(
         all_bars=bars_of(list(days), [close] * len(days)),
         session=session,
         identity_row=identity,
+        lag=lag,
         tables={"statements": statements, "actions": actions, **tables},
     )
 
 
-def ask(view: FixedView, name: str, limits: ToolLimits | None = None, **arguments: object) -> str:
-    text = json.dumps({"ticker": "FB", **arguments})
-    return run_tool(view, name, text, limits=limits or ToolLimits()).text
+def ask(view: FixedView, name: str, **arguments: object) -> str:
+    return run_tool(view, name, json.dumps({"ticker": "FB", **arguments})).text
 
 
-def figure(view: FixedView, name: str, limits: ToolLimits | None = None, **more: object) -> str:
-    lines = ask(view, "get_fundamentals", limits, **more).splitlines()
+def figure(view: FixedView, name: str, **more: object) -> str:
+    lines = ask(view, "get_fundamentals", **more).splitlines()
     return next(line.removeprefix(f"{name}: ") for line in lines if line.startswith(f"{name}: "))
 
 
@@ -361,7 +372,7 @@ def test_no_date_or_a_later_one_shows_what_was_on_file_at_the_simulated_date(
 ) -> None:
     later = quarter("eps_diluted", "2018-06-30", 2.34, "2018-08-01T20:31")
     arguments = {} if asked is None else {"curr_date": asked}
-    text = ask(books(*EPS, later), "get_income_statement", None, **arguments)
+    text = ask(books(*EPS, later), "get_income_statement", **arguments)
     assert cells(text, "period_end")[0] == "2018-03-31"
     assert "2.34" not in text
     assert ("was cut to it" in text) == (asked == "2030-01-01")
@@ -451,14 +462,30 @@ def test_words_of_a_vendor_can_forge_no_line_and_no_column() -> None:
 
 
 @pytest.mark.parametrize("tool", ["get_income_statement", "get_fundamentals"])
-def test_what_only_an_estimate_dates_is_withheld_unless_it_is_asked_for(tool: str) -> None:
-    view = books(
-        *(replace(row, fields={**row.fields, "known_at_basis": "estimated"}) for row in EPS)
+def test_what_only_an_estimate_dates_is_withheld_and_counted_unless_it_is_asked_for(
+    tool: str,
+) -> None:
+    rows = [replace(row, fields={**row.fields, "known_at_basis": "estimated"}) for row in EPS]
+    reason = (
+        "no statement of FB was on file by 2018-06-29; 4 rows of statements are withheld: when "
+        "they became public is only estimated"
     )
-    reason = "statements of FB carry no filing date"
-    assert reason in ask(view, tool)
-    assert reason not in ask(view, tool, ESTIMATES)
-    assert "(estimated)" in ask(view, tool, ESTIMATES)
+    assert reason in ask(books(*rows), tool)
+    shown = ask(books(*rows, lag=True), tool)
+    assert "withheld: when" not in shown
+    assert "(estimated)" in shown
+
+
+@pytest.mark.parametrize("tool", ["get_income_statement", "get_fundamentals"])
+def test_beside_what_is_shown_stands_how_much_is_withheld(tool: str) -> None:
+    guess = replace(EPS[0], fields={**EPS[0].fields, "known_at_basis": "estimated"})
+    note = "# 1 row of statements is withheld: when it became public is only estimated"
+    lines = ask(books(*EPS, *COUNTS, guess), tool).splitlines()
+    assert note in lines
+    assert note not in ask(books(*EPS, *COUNTS), tool)
+    # A day of the past has its own count: the row was public, by the estimate, on 2017-08-02.
+    early = ask(books(*EPS, *COUNTS, guess, days=[*YEAR_OF_DAYS]), tool, curr_date="2017-08-01")
+    assert note not in early
 
 
 def test_an_index_has_no_statements() -> None:
@@ -536,8 +563,8 @@ def traded(known: str, number: int = 1, **more: Any) -> Row:
     )
 
 
-def insiders(view: Books, limits: ToolLimits | None = None, **arguments: object) -> list[str]:
-    return ask(view, "get_insider_transactions", limits, **arguments).splitlines()
+def insiders(view: Books, **arguments: object) -> list[str]:
+    return ask(view, "get_insider_transactions", **arguments).splitlines()
 
 
 def test_a_trade_is_shown_from_its_filing_on_and_not_from_its_day() -> None:
@@ -567,18 +594,19 @@ def test_the_newest_filing_comes_first_and_a_long_list_is_cut() -> None:
 
 
 def test_rows_that_are_withheld_use_up_no_place() -> None:
-    guessed = [traded("2018-06-20T12:00", n, known_at_basis="estimated") for n in range(40)]
-    view = books(insider=[traded("2018-06-01T12:00"), *guessed])
-    assert len([line for line in insiders(view) if line.startswith("- ")]) == 1
-    assert len([line for line in insiders(view, ESTIMATES) if "(estimated)" in line]) == 30
+    guesses = [traded("2018-06-20T12:00", n, known_at_basis="estimated") for n in range(40)]
+    rows = [traded("2018-06-01T12:00"), *guesses]
+    assert len([line for line in insiders(books(insider=rows)) if line.startswith("- ")]) == 1
+    shown = insiders(books(insider=rows, lag=True))
+    assert len([line for line in shown if "(estimated)" in line]) == 30
 
 
 def test_trades_that_only_an_estimate_dates_are_withheld() -> None:
     view = books(insider=[traded("2018-06-20T12:00", known_at_basis="estimated")])
     assert insiders(view) == [
         (
-            "DATA_UNAVAILABLE: trades by insiders of FB: their filing dates can only be estimated, "
-            "and are withheld"
+            "DATA_UNAVAILABLE: trades by insiders of FB: none is on record up to 2018-06-29; 1 row "
+            "of insider is withheld: when it became public is only estimated"
         )
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from backtester.config import RunConfig, is_identity
+from backtester.config import SHOWN_BOOK, RunConfig, is_identity
 from tradingagents_core.settings import ModelSpec, PipelineSettings
 
 # Fields of the core's settings under their names in `RunConfig`, where those differ.
@@ -28,9 +28,12 @@ def test_every_field_says_what_it_is() -> None:
 
 
 def test_the_identity_holds_just_the_fields_marked_so() -> None:
-    config = RunConfig(tickers=("AAPL",), start="2018-01-02", end="2018-06-29")
+    config = RunConfig(tickers=("AAPL",), start="2018-01-02", end="2018-06-29", show_book=True)
     marked = {name for name in RunConfig.model_fields if is_identity(name)}
     assert set(config.identity_fields()) == marked
+    # A book that nobody is shown changes no answer, whatever it would begin with.
+    without = config.model_copy(update={"show_book": False, "show_book_cash": 5.0})
+    assert set(without.identity_fields()) == marked - SHOWN_BOOK
 
 
 def test_whatever_shapes_the_pipeline_is_part_of_the_identity() -> None:

@@ -57,7 +57,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("backtester/purse.py", "wall clock: datetime.datetime.now"): (
         "paid_at of the spend ledger and recorded_at of a stored reply, which are in no key or hash"
     ),
-    ("backtester/cli/freeze.py", "wall clock: datetime.datetime.now"): (
+    ("backtester/freeze.py", "wall clock: datetime.datetime.now"): (
         "the capture time of a snapshot, which is in no id; a freeze is made in real time"
     ),
     ("backtester/cli/environment.py", "environment: os.environ"): (

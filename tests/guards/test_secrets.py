@@ -1,4 +1,4 @@
-"""A provider's key reaches its Authorization header and nothing else, whatever echoes it.
+"""A provider's key reaches the header that is made for it and nothing else, whatever echoes it.
 
 One process records, fails, resumes, replays, audits and exports against a loopback provider that
 sends the key back in every answer: in its texts, ids and headers, in its errors, as it is, as JSON
@@ -15,9 +15,10 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet
@@ -27,6 +28,8 @@ import zstandard
 from tests.guards.sources import ROOT
 from tests.support import openai_server as wire
 from tests.support.openai_server import Act, OpenAIServer, Received
+from tests.support.provider_rulebook import asked_of_anthropic, asked_of_gemini, rules_behind
+from tests.support.provider_wires import AnthropicWire, GeminiWire, Wire, root_of
 from tests.support.rulebook_server import by_the_rules, is_about
 from tests.support.workspaces import make_workspace
 
@@ -164,6 +167,117 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
             traced=tracer.connections,
             bearers=frozenset(request.headers["authorization"] for request in server.requests),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """One provider with a wire of its own.
+
+    Attributes:
+        wire: What it answers with.
+        asked: Turns its requests into chat completions'.
+        header: Where it wants the key.
+        variable: Where the key is read.
+    """
+
+    wire: Wire
+    asked: Callable[[Mapping[str, Any]], dict[str, Any]]
+    header: str
+    variable: str
+
+    def echoing(self, received: Received) -> Act:
+        """Answer by the rules, and send the key back in every text, id and header."""
+        key = received.headers[self.header]
+        words = f"{key} {PERCENT} {ESCAPED} {BASIC}"
+        read = replace(received, body=self.asked(received.body))
+        if is_about(read, role="Trader", day="2018-01-05", symbol="BBB"):
+            act = self.wire.error(400, f"invalid key {words}")
+        else:
+            act = rules_behind(self.wire, self.asked)(received)
+            typed = "response_format" in read.body
+            act = replace(act, body=_spread(act.body, key, "" if typed else words))
+        return replace(act, headers={**act.headers, "x-echo": key, "request-id": f"req-{key}"})
+
+
+def _spread(value: Any, key: str, words: str) -> Any:
+    """Put the key into every id and name of a model, and the words after every text."""
+    if isinstance(value, list):
+        return [_spread(item, key, words) for item in value]
+    if not isinstance(value, dict):
+        return value
+    spread = {name: _spread(item, key, words) for name, item in value.items()}
+    for name in ("id", "model", "modelVersion", "responseId"):
+        if isinstance(value.get(name), str):
+            spread[name] = value[name] + key
+    if words and isinstance(value.get("text"), str):
+        spread["text"] = f"{value['text']}\n\nYour key is {words}."
+    return spread
+
+
+OTHERS = {
+    "anthropic": Spoken(
+        wire=AnthropicWire(),
+        asked=asked_of_anthropic,
+        header="x-api-key",
+        variable="ANTHROPIC_API_KEY",
+    ),
+    "google": Spoken(
+        wire=GeminiWire(),
+        asked=asked_of_gemini,
+        header="x-goog-api-key",
+        variable="GOOGLE_API_KEY",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", OTHERS)
+def test_a_provider_with_a_wire_of_its_own_gets_the_key_and_nobody_else(
+    provider: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(
+        {"anthropic": "langchain_anthropic", "google": "langchain_google_genai"}[provider]
+    )
+    spoken = OTHERS[provider]
+    workspace = make_workspace(tmp_path)
+    with OpenAIServer(spoken.echoing) as server:
+        model = ["--provider", provider, "--model", spoken.wire.model]
+        model += ["--base-url", root_of(server), "--set", "analysts=market"]
+        run = [word.replace("2018-01-12", "2018-01-05") for word in RUN]
+        one = ["analyze", "--benchmark", "^GSPC", "--snapshot", "small"]
+        done = [
+            [*run, *model, "--set", "save_states=true", "--set", "cell_retries=0"],
+            ["replay", "latest", "--keep", "kept"],
+            ["transcript", "latest", "BBB", "2018-01-05"],
+            ["sql", "SELECT * FROM llm_calls", "--format", "csv", "-o", "calls.csv"],
+            ["cassette", "pack", "latest", "-o", "run.jsonl.zst"],
+            ["--debug", *one, "BBB", "2018-01-05", *model],
+        ]
+        made = subprocess.run(
+            [sys.executable, "-c", COMMANDS, json.dumps(done)],
+            cwd=workspace.path,
+            env={**os.environ, spoken.variable: SECRET, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert made.returncode == 0, made.stderr
+    assert {request.headers[spoken.header] for request in server.requests} == {SECRET}
+    assert re.findall("^exit ([0-9]+)$", made.stdout, re.MULTILINE) == [*"100001"], made.stdout
+    assert "Your key is [API key]" in made.stdout
+    assert "invalid key [API key]" in made.stdout
+    for needle in NEEDLES.values():
+        assert needle not in made.stdout
+        assert needle not in made.stderr
+        holding = [
+            str(path.relative_to(workspace.path))
+            for path in sorted(workspace.path.rglob("*"))
+            if path.is_file() and any(needle.encode() in text for text in opened(path))
+        ]
+        assert holding == []
+        # Not in what was sent on to the model either: what is quoted there is blanked.
+        assert not any(needle in json.dumps(request.body) for request in server.requests)
 
 
 def opened(path: Path) -> Iterator[bytes]:

@@ -148,6 +148,10 @@ class FixedView:
         ]
         return tuple(found if last is None else found[-last:])
 
+    def withheld(self, table: str, symbol: str | None = None, *, end: date | None = None) -> int:
+        """Keep nothing back."""
+        return 0
+
     def _cut(self, start: date | None, end: date | None, last: int | None) -> slice:
         self.sites.append(CURRENT_SITE.get())
         days = self.all_bars.sessions

@@ -35,7 +35,7 @@ class Act:
 
     Attributes:
         status: HTTP status.
-        body: JSON value, or ready text for an answer that is no JSON.
+        body: JSON value, or ready text or bytes for an answer that is no JSON.
         headers: Further headers.
         delay_s: Seconds to wait before answering; a hang is a long one.
         drop: Close the connection without an answer.
@@ -230,8 +230,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _send(self, act: Act) -> None:
-        ready = act.body if isinstance(act.body, str) else json.dumps(act.body)
-        data = ready.encode()
+        ready = act.body if isinstance(act.body, str | bytes) else json.dumps(act.body)
+        data = ready if isinstance(ready, bytes) else ready.encode("utf-8", "surrogatepass")
         self.send_response(act.status)
         self.send_header("content-length", str(len(data)))
         for name, value in {"content-type": "application/json", **act.headers}.items():

@@ -6,6 +6,7 @@ A subclass names provider and wire, and says what its own request bodies look li
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from tests.support.reply_stores import MemoryReplies
 from tradingagents_core.agents.structured import bind_form
 from tradingagents_core.decisions import DECISION
 from tradingagents_core.errors import ModelOutcome, ReplayMiss
+from tradingagents_core.llm import patience
 from tradingagents_core.llm.factory import create_model
 from tradingagents_core.llm.keys import canonical_json
 from tradingagents_core.llm.replaying import ReplayingModel
@@ -158,8 +160,8 @@ class ProviderContract:
         model.replies = store
         return model
 
-    def ends_with(self, *script: Act, **changes: Any) -> ModelOutcome:
-        """Return the outcome of one call."""
+    def ends_with(self, *script: Act, lost: bool = False, **changes: Any) -> ModelOutcome:
+        """Return the outcome of one call, of which an unread answer may be billed or not."""
         store = MemoryReplies()
         with OpenAIServer(*script) as server:
             model = self.model_at(server, store=store, **changes)
@@ -167,6 +169,7 @@ class ProviderContract:
                 model.invoke(PROMPT)
         assert store.answers == {}
         assert [kept.kind for kept in store.outcomes] == [outcome.value.kind]
+        assert store.losses == [False] * lost
         return outcome.value
 
     # ------------------------------------------------------------------------- what is sent
@@ -350,11 +353,12 @@ class ProviderContract:
         assert self.ends_with(self.wire.cut("It was go")).kind == "length"
 
     def test_a_body_that_is_no_json_is_a_transport_outcome(self) -> None:
-        assert self.ends_with(malformed(self.wire.text("ok"))).kind == "transport"
+        # It was answered, so it was paid for.
+        assert self.ends_with(malformed(self.wire.text("ok")), lost=True).kind == "transport"
 
     @pytest.mark.parametrize("body", ["[]", "{}", '"x"', "null", '{"error": {"message": "x"}}'])
     def test_an_answer_of_another_form_is_a_transport_outcome(self, body: str) -> None:
-        canonical_json(self.ends_with(Act(body=body)).message)
+        canonical_json(self.ends_with(Act(body=body), lost=True).message)
 
     @pytest.mark.parametrize("message", ["\ud83d", 2**70, ["x"], {"a": None}, None])
     def test_an_error_of_any_form_is_an_outcome_that_can_be_written(self, message: Any) -> None:
@@ -363,13 +367,30 @@ class ProviderContract:
 
     def test_a_server_that_hangs_is_given_up_in_time(self) -> None:
         started = time.perf_counter()
-        outcome = self.ends_with(hang(self.wire.text("late")), timeout_s=0.3)
+        outcome = self.ends_with(hang(self.wire.text("late")), timeout_s=0.3, lost=True)
         assert outcome.message == "the provider did not answer in time"
         assert time.perf_counter() - started < 5
 
     def test_a_dropped_connection_is_a_transport_outcome(self) -> None:
-        outcome = self.ends_with(Act(drop=True))
+        outcome = self.ends_with(Act(drop=True), lost=True)
         assert outcome.message.startswith("the provider cannot be reached")
+
+    def test_a_small_body_that_unpacks_to_a_large_one_is_an_outcome(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(patience, "MOST_BYTES", 2**20)
+        store = MemoryReplies()
+        packed = {"content-encoding": "gzip"}
+        bomb = gzip.compress(json.dumps(self.wire.text("ok").body).encode() + b" " * 2**20)
+        fair = gzip.compress(json.dumps(self.wire.text("ok").body).encode() + b" " * 2**19)
+        with OpenAIServer(*(Act(body=body, headers=packed) for body in (bomb, fair))) as server:
+            model = self.model_at(server, store=store, max_retries=2)
+            with pytest.raises(ModelOutcome, match="the answer is larger than 1 MB") as outcome:
+                model.invoke(PROMPT)
+            assert model.invoke(PROMPT).content == "ok"
+        assert (outcome.value.kind, len(server.requests)) == ("transport", 2)
+        assert len(bomb) < 5000
+        assert store.losses == [False]
 
     # --------------------------------------------------------------------------------- replay
 

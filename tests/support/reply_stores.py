@@ -21,6 +21,7 @@ class MemoryReplies:
         self.calls: list[ModelCall] = []
         self.outcomes: list[Outcome] = []
         self.retries: list[int] = []
+        self.losses: list[bool] = []
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def look_up(self, call: ModelCall) -> Reply | Outcome | None:
@@ -48,3 +49,7 @@ class MemoryReplies:
         """Keep an outcome."""
         self.retries.append(retries)
         self.outcomes.append(outcome)
+
+    def lost(self, call: ModelCall, *, again: bool) -> None:
+        """Count a request whose answer nobody could read."""
+        self.losses.append(again)

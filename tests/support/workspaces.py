@@ -72,6 +72,8 @@ class Workspace:
             "snapshot": self.snapshot.name,
             "data_dir": self.data,
             "reports_dir": self.reports,
+            # Tests of scores ask for them; all others would pay for books that they do not look at.
+            "score_at_end": False,
         }
         return RunConfig(**{**fields, **changes})
 

@@ -8,7 +8,7 @@ from typing import cast
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
-from tradingagents_core import prompts
+from tradingagents_core import holdings, prompts
 from tradingagents_core.agents.calls import CellContext, Node, StateUpdate
 from tradingagents_core.agents.debaters import report_blocks
 from tradingagents_core.agents.structured import Answer, FormCaller, Question
@@ -95,11 +95,14 @@ def _question(
     *,
     rated: bool,
 ) -> Question:
-    """Put a role's question together; lessons come last, so that they change a prompt's end."""
+    """Put a role's question together; book and lessons come last and change a prompt's end."""
     closing: tuple[str, ...] = ()
+    if role == RISK_DEBATE.judge:
+        blocks = (*blocks, *holdings.book_blocks(context.brief))
+        closing = holdings.book_closing(context.brief)
     if role in settings.lesson_roles:
         blocks = (*blocks, *prompts.lesson_blocks(context.brief))
-        closing = (prompts.lesson_closing(context.brief),)
+        closing = (*closing, prompts.lesson_closing(context.brief))
     task = prompts.decision_task(role, rated=rated)
     return Question(
         node=role,

@@ -22,12 +22,10 @@ from tradingagents_core.llm.capabilities import (
     NO_KEY,
     Transport,
     effort_of,
-    structured_method,
     temperature_of,
 )
-from tradingagents_core.llm.keys import endpoint_alias
 from tradingagents_core.llm.patience import Patience
-from tradingagents_core.llm.posting import Door, RefusingTransport, patience_of, post
+from tradingagents_core.llm.posting import Door, RefusingTransport, post, recording_fields
 from tradingagents_core.llm.reading import (
     MalformedReply,
     as_mapping,
@@ -97,9 +95,8 @@ class ReplayingChatAnthropic(ReplayingModel, ChatAnthropic):
 
     def _live_reply(self, request: LiveRequest) -> LiveReply:
         body = {name: value for name, value in request.body.items() if name not in _UNSENT}
-        return post(
-            self._door(request.body.get("betas")), body, reply_from_anthropic, self.patience
-        )
+        door = self._door(request.body.get("betas"))
+        return post(door, body, reply_from_anthropic, self.patience, request.meter)
 
     def _door(self, betas: Sequence[str] | None) -> Door:
         headers = {
@@ -146,6 +143,7 @@ def build_anthropic_chat(
         SettingsError: For a setting that the model does not take.
     """
     settings: dict[str, Any] = {
+        **recording_fields(spec, transport, own_url=OWN_URL),
         **effort_of(spec),
         "model": spec.model,
         # All that the library would take from the environment is handed over.
@@ -153,15 +151,8 @@ def build_anthropic_chat(
         "base_url": spec.base_url or OWN_URL,
         "timeout": spec.timeout_s,
         "max_retries": 0,
-        "patience": patience_of(spec, transport),
         "temperature": temperature_of(spec),
         "max_tokens": spec.max_tokens or _most_tokens(spec.model),
-        "provider": spec.provider,
-        "endpoint": endpoint_alias(
-            spec.provider, spec.base_url, own_url=OWN_URL, alias=spec.endpoint_alias
-        ),
-        "structured_method": structured_method(spec),
-        "transport": transport,
     }
     try:
         return ReplayingChatAnthropic(**settings)

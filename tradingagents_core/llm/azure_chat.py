@@ -12,21 +12,19 @@ from urllib.parse import quote
 
 import httpx2
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.utils.function_calling import convert_to_openai_function
 from langchain_openai import AzureChatOpenAI
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from tradingagents_core.errors import SettingsError
 from tradingagents_core.llm.capabilities import (
     NO_KEY,
     Transport,
     effort_of,
-    structured_method,
     temperature_of,
 )
-from tradingagents_core.llm.keys import endpoint_alias
+from tradingagents_core.llm.openai_bodies import response_format, secret_of
 from tradingagents_core.llm.patience import Patience
-from tradingagents_core.llm.posting import Door, RefusingTransport, patience_of, post
+from tradingagents_core.llm.posting import Door, RefusingTransport, post, recording_fields
 from tradingagents_core.llm.replaying import LiveReply, LiveRequest, ReplayingModel
 from tradingagents_core.llm.replies import reply_from_chat_completion
 from tradingagents_core.settings import ModelSpec
@@ -52,13 +50,13 @@ class ReplayingAzureChatOpenAI(ReplayingModel, AzureChatOpenAI):
     ) -> dict[str, Any]:
         body: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         if isinstance(body.get("response_format"), type):
-            body["response_format"] = _response_format(body["response_format"])
+            body["response_format"] = response_format(body["response_format"])
         # Part of the address, and may change an answer.
         return body | {"extra_query": {"api-version": self.openai_api_version}}
 
     def _live_reply(self, request: LiveRequest) -> LiveReply:
         body = {name: value for name, value in request.body.items() if name not in _UNSENT}
-        return post(self._door(), body, reply_from_chat_completion, self.patience)
+        return post(self._door(), body, reply_from_chat_completion, self.patience, request.meter)
 
     def _door(self) -> Door:
         secret = self._secret()
@@ -74,9 +72,7 @@ class ReplayingAzureChatOpenAI(ReplayingModel, AzureChatOpenAI):
         )
 
     def _secret(self) -> str | None:
-        key = self.openai_api_key
-        secret = key.get_secret_value() if isinstance(key, SecretStr) else None
-        return None if secret == NO_KEY else secret
+        return secret_of(self.openai_api_key)
 
 
 def build_azure_chat(
@@ -99,6 +95,7 @@ def build_azure_chat(
             "https://my-resource.openai.azure.com"
         )
     settings: dict[str, Any] = {
+        **recording_fields(spec, transport, own_url=None),
         **effort_of(spec),
         "azure_deployment": spec.model,
         "model": spec.model,
@@ -111,15 +108,8 @@ def build_azure_chat(
         "openai_api_type": "azure",
         "timeout": spec.timeout_s,
         "max_retries": 0,
-        "patience": patience_of(spec, transport),
         "temperature": temperature_of(spec),
         "use_responses_api": False,
-        "provider": spec.provider,
-        "endpoint": endpoint_alias(
-            spec.provider, spec.base_url, own_url=None, alias=spec.endpoint_alias
-        ),
-        "structured_method": structured_method(spec),
-        "transport": transport,
         # No request of ours goes through the library's own clients.
         "http_client": httpx2.Client(transport=RefusingTransport()),
         "http_async_client": httpx2.AsyncClient(transport=RefusingTransport()),
@@ -127,9 +117,3 @@ def build_azure_chat(
     if spec.max_tokens is not None:
         settings["max_tokens"] = spec.max_tokens
     return ReplayingAzureChatOpenAI(**settings)
-
-
-def _response_format(response_class: type) -> dict[str, Any]:
-    function = convert_to_openai_function(response_class, strict=True)
-    function["schema"] = function.pop("parameters")
-    return {"type": "json_schema", "json_schema": function}

@@ -31,13 +31,11 @@ from tradingagents_core.llm.capabilities import (
     NO_KEY,
     Transport,
     effort_of,
-    structured_method,
     temperature_of,
 )
-from tradingagents_core.llm.keys import endpoint_alias
 from tradingagents_core.llm.logs import keep_out_of_logs
 from tradingagents_core.llm.patience import Patience, persist
-from tradingagents_core.llm.posting import Door, attempt, patience_of
+from tradingagents_core.llm.posting import Door, attempt, recording_fields
 from tradingagents_core.llm.reading import (
     MalformedReply,
     as_list,
@@ -131,7 +129,8 @@ class ReplayingChatBedrock(ReplayingModel, ChatBedrockConverse):
             door, content = self._signed(taken)
             return attempt(door, content, read)
 
-        return persist(once, self.patience, seed=orjson.dumps(request.body))
+        seed = orjson.dumps(request.body)
+        return persist(once, self.patience, seed=seed, meter=request.meter)
 
     def _signed(self, taken: dict[str, Any]) -> tuple[Door, bytes]:
         """Let boto3 write and sign a request, and take it before it is sent."""
@@ -176,19 +175,13 @@ def build_bedrock_chat(
             "one of Amazon's own profiles, like us.anthropic.claude-sonnet-4-5-20250929-v1:0"
         )
     settings: dict[str, Any] = {
+        **recording_fields(spec, transport, own_url=None),
         "model": spec.model,
         "client": _Taker(),
         "bedrock_client": _Taker(),
         "temperature": temperature_of(spec),
         "max_tokens": spec.max_tokens,
         "disable_streaming": False,
-        "provider": spec.provider,
-        "endpoint": endpoint_alias(
-            spec.provider, spec.base_url, own_url=None, alias=spec.endpoint_alias
-        ),
-        "structured_method": structured_method(spec),
-        "transport": transport,
-        "patience": patience_of(spec, transport),
         "timeout_s": spec.timeout_s,
     }
     if effort := effort_of(spec):

@@ -28,6 +28,9 @@ FIGURES: Final = {
 }
 """What each figure of a model looks like in the file."""
 
+MOST_USD: Final = 1e9
+"""Highest price of a million tokens; what is above is a slip, and no sum of it would be one."""
+
 _RELEASE: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
@@ -180,9 +183,9 @@ class _Cutoff(_Sourced):
 
 
 class _Price(_Sourced):
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cached_input: float | None = Field(None, ge=0)
+    input: float = Field(ge=0, le=MOST_USD)
+    output: float = Field(ge=0, le=MOST_USD)
+    cached_input: float | None = Field(None, ge=0, le=MOST_USD)
     up_to_tokens: int | None = Field(None, gt=0)
 
 

@@ -21,12 +21,10 @@ from tradingagents_core.llm.capabilities import (
     NO_KEY,
     Transport,
     effort_of,
-    structured_method,
     temperature_of,
 )
-from tradingagents_core.llm.keys import endpoint_alias
 from tradingagents_core.llm.patience import Patience
-from tradingagents_core.llm.posting import Door, RefusingTransport, patience_of, post
+from tradingagents_core.llm.posting import Door, RefusingTransport, post, recording_fields
 from tradingagents_core.llm.reading import (
     MalformedReply,
     as_list,
@@ -102,7 +100,7 @@ class ReplayingChatGoogle(ReplayingModel, ChatGoogleGenerativeAI):
     def _live_reply(self, request: LiveRequest) -> LiveReply:
         model = str(request.body["model"])
         body = {name: value for name, value in request.body.items() if name not in _IN_ADDRESS}
-        return post(self._door(model), body, _reply, self.patience)
+        return post(self._door(model), body, _reply, self.patience, request.meter)
 
     def _door(self, model: str) -> Door:
         path = quote(model if "/" in model else f"models/{model}", safe="/")
@@ -135,6 +133,7 @@ def build_google_chat(
         SettingsError: For a setting that the model does not take.
     """
     settings: dict[str, Any] = {
+        **recording_fields(spec, transport, own_url=OWN_URL),
         **effort_of(spec),
         "model": spec.model,
         # All that the library would take from the environment is handed over.
@@ -143,16 +142,9 @@ def build_google_chat(
         "base_url": spec.base_url or OWN_URL,
         "api_version": _version(spec),
         "timeout": spec.timeout_s,
-        "patience": patience_of(spec, transport),
         # The library has a temperature of its own for older models: None sends none.
         "temperature": temperature_of(spec),
         "max_output_tokens": spec.max_tokens,
-        "provider": spec.provider,
-        "endpoint": endpoint_alias(
-            spec.provider, spec.base_url, own_url=OWN_URL, alias=spec.endpoint_alias
-        ),
-        "structured_method": structured_method(spec),
-        "transport": transport,
         # No request of ours goes through the library's own client.
         "client_args": {"transport": RefusingTransport()},
         "max_retries": 1,

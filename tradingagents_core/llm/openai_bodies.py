@@ -11,11 +11,27 @@ from typing import Any
 
 import orjson
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.utils.function_calling import convert_to_openai_function
+from pydantic import SecretStr
 
+from tradingagents_core.llm.capabilities import NO_KEY
 from tradingagents_core.llm.capability_table import RoundTrip, ToolChoice
 from tradingagents_core.llm.replies import OPAQUE, REASONING
 
 _WORDS = ("auto", "none")
+
+
+def response_format(response_class: type) -> dict[str, Any]:
+    """Return the field that asks for a reply of a class's form."""
+    function = convert_to_openai_function(response_class, strict=True)
+    function["schema"] = function.pop("parameters")
+    return {"type": "json_schema", "json_schema": function}
+
+
+def secret_of(key: object) -> str | None:
+    """Return the key that a class of OpenAI's protocol holds, None for the placeholder."""
+    secret = key.get_secret_value() if isinstance(key, SecretStr) else None
+    return None if secret == NO_KEY else secret
 
 
 def fit_tool_choice(body: dict[str, Any], taken: ToolChoice) -> None:

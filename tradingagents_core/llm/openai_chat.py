@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 from typing import Any, Literal
 
 import httpx2
 import openai
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.utils.function_calling import convert_to_openai_function
 from langchain_openai import ChatOpenAI
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from tradingagents_core.llm.capabilities import (
-    NO_KEY,
     Transport,
     capability_of,
     effort_of,
-    structured_method,
     temperature_of,
 )
 from tradingagents_core.llm.capability_table import RoundTrip, ToolChoice
-from tradingagents_core.llm.keys import endpoint_alias
-from tradingagents_core.llm.openai_bodies import fit_tool_choice, send_reasoning_back
+from tradingagents_core.llm.openai_bodies import (
+    fit_tool_choice,
+    response_format,
+    secret_of,
+    send_reasoning_back,
+)
 from tradingagents_core.llm.openai_failures import failure_of, malformed, raise_for_answer
-from tradingagents_core.llm.patience import Patience, end_in_time, persist
-from tradingagents_core.llm.posting import RefusingTransport
+from tradingagents_core.llm.patience import (
+    AnswerTooLarge,
+    Patience,
+    end_in_size,
+    end_in_time,
+    persist,
+)
+from tradingagents_core.llm.posting import RefusingTransport, recording_fields
 from tradingagents_core.llm.reading import MalformedReply, as_mapping, blank, object_or_none
-from tradingagents_core.llm.replaying import LiveReply, LiveRequest, ReplayingModel
+from tradingagents_core.llm.replaying import CallFailed, LiveReply, LiveRequest, ReplayingModel
 from tradingagents_core.llm.replies import reply_from_chat_completion, reply_from_response
 from tradingagents_core.protocols import Reply
 from tradingagents_core.settings import ModelSpec
@@ -61,9 +69,9 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
         if self.limit_field == "max_tokens" and "max_completion_tokens" in body:
             body["max_tokens"] = body.pop("max_completion_tokens")
         if isinstance(body.get("response_format"), type):
-            body["response_format"] = _response_format(body["response_format"])
+            body["response_format"] = response_format(body["response_format"])
         if isinstance(body.get("text_format"), type):
-            wanted = _response_format(body.pop("text_format"))["json_schema"]
+            wanted = response_format(body.pop("text_format"))["json_schema"]
             body["text"] = {**body.get("text", {}), "format": {"type": "json_schema", **wanted}}
         fit_tool_choice(body, self.tool_choice)
         if self.round_trip != "none":
@@ -74,7 +82,7 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
     def _live_reply(self, request: LiveRequest) -> LiveReply:
         body = {name: value for name, value in request.body.items() if name not in _STREAMING}
         seed = repr(request.messages[-1:]).encode("utf-8", "replace")
-        return persist(lambda: self._try(body), self.patience, seed=seed)
+        return persist(lambda: self._try(body), self.patience, seed=seed, meter=request.meter)
 
     def _try(self, body: dict[str, Any]) -> Reply:
         """Make one try.
@@ -95,6 +103,8 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
             raw = blank(create(**body).content.decode("utf-8-sig", "replace"), secret)
         except openai.OpenAIError as error:
             raise failure_of(error, secret) from None
+        except AnswerTooLarge as error:
+            raise CallFailed("transport", str(error), lost=True) from None
         raise_for_answer(as_mapping(object_or_none(raw)))
         try:
             return reply_from_response(raw) if of_responses else reply_from_chat_completion(raw)
@@ -102,9 +112,7 @@ class ReplayingChatOpenAI(ReplayingModel, ChatOpenAI):
             raise malformed(error) from None
 
     def _secret(self) -> str | None:
-        key = self.openai_api_key
-        secret = key.get_secret_value() if isinstance(key, SecretStr) else None
-        return None if secret == NO_KEY else secret
+        return secret_of(self.openai_api_key)
 
 
 def build_openai_chat(
@@ -135,19 +143,13 @@ def build_openai_chat(
     row = capability_of(spec)
     in_responses = responses and base_url.rstrip("/") == (own_url or "").rstrip("/")
     settings: dict[str, Any] = {
+        **recording_fields(spec, transport, own_url=own_url),
         "model": spec.model,
         "api_key": api_key,
         "base_url": base_url,
         "timeout": spec.timeout_s,
         # Tried again by `persist`, which keeps a budget and also reads errors in a body.
         "max_retries": 0,
-        "patience": _patience(spec, transport),
-        "provider": spec.provider,
-        "endpoint": endpoint_alias(
-            spec.provider, spec.base_url, own_url=own_url, alias=spec.endpoint_alias
-        ),
-        "structured_method": structured_method(spec),
-        "transport": transport,
         "output_version": "v0",
         "limit_field": limit_field,
         "tool_choice": row.tool_choice,
@@ -157,11 +159,6 @@ def build_openai_chat(
         "store": False if in_responses else None,
     }
     return ReplayingChatOpenAI(**settings, **_asked(spec), **_wire(transport))
-
-
-def _patience(spec: ModelSpec, transport: Transport) -> Patience:
-    retries = spec.max_retries if transport == "open" else 0
-    return Patience(max_retries=retries, budget_s=spec.retry_budget_s)
 
 
 def _asked(spec: ModelSpec) -> dict[str, Any]:
@@ -194,8 +191,11 @@ def _open_client() -> httpx2.Client:
     It goes nowhere that no setting names: a redirect would hand the prompt to another host, and
     keep its answer as this endpoint's.
     """
-    hooks = {"response": [_read_as_utf8, end_in_time]}
-    return openai.DefaultHttpxClient(event_hooks=hooks, follow_redirects=False)
+    hooks = {"response": [_read_as_utf8, end_in_time, end_in_size]}
+    client = openai.DefaultHttpxClient(event_hooks=hooks, follow_redirects=False)
+    # Connections that are kept open would outlive the process's other parts, with a warning each.
+    atexit.register(client.close)
+    return client
 
 
 @functools.cache
@@ -210,9 +210,3 @@ def _idle_client() -> httpx2.AsyncClient:
 def _read_as_utf8(response: httpx2.Response) -> None:
     """Read an answer as what JSON is; a header can name a charset that stops the client."""
     response.encoding = "utf-8"
-
-
-def _response_format(response_class: type) -> dict[str, Any]:
-    function = convert_to_openai_function(response_class, strict=True)
-    function["schema"] = function.pop("parameters")
-    return {"type": "json_schema", "json_schema": function}

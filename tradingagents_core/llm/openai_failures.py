@@ -12,7 +12,12 @@ from typing import Any, Final
 
 import openai
 
-from tradingagents_core.llm.patience import MayPass, asked_wait_s, may_pass
+from tradingagents_core.llm.patience import (
+    MayPass,
+    asked_wait_s,
+    had_gone_out,
+    may_pass,
+)
 from tradingagents_core.llm.reading import (
     MalformedReply,
     as_list,
@@ -51,12 +56,15 @@ _MINIMAX_REJECTED: Final = frozenset({1039, 2013})
 def failure_of(error: openai.OpenAIError, secret: str | None) -> CallFailed | MayPass:
     """Return what an error of the client is: final, or one that may pass."""
     if isinstance(error, openai.APITimeoutError):
-        return MayPass(CallFailed("transport", "the provider did not answer in time"))
+        lost = had_gone_out(error.__cause__)
+        return MayPass(CallFailed("transport", "the provider did not answer in time", lost=lost))
     if isinstance(error, openai.APIConnectionError):
         cause = f" ({error.__cause__})" if error.__cause__ else ""
-        return MayPass(CallFailed("transport", f"the provider cannot be reached{cause}"))
+        lost = had_gone_out(error.__cause__)
+        return MayPass(CallFailed("transport", f"the provider cannot be reached{cause}", lost=lost))
     if not isinstance(error, openai.APIStatusError):
-        return CallFailed("transport", blank(clean(str(error)), secret))
+        # The client read an answer and could make nothing of it.
+        return CallFailed("transport", blank(clean(str(error)), secret), lost=True)
     body = as_mapping(error.body)
     # xAI's error is its text; NVIDIA's and Mistral's gateways have the text under other names.
     words = error.body if isinstance(error.body, str) else body.get("message")
@@ -78,7 +86,10 @@ def raise_for_answer(document: Mapping[str, Any]) -> None:
     error = as_mapping(document.get("error") or choice.get("error"))
     code = error.get("code")
     if isinstance(code, int) and 400 <= code < 600:
-        raise _failure(code, _said(error.get("message"), None))
+        failure = _failure(code, _said(error.get("message"), None))
+        # A choice that broke off had begun, and is billed as far as it went.
+        _final(failure).lost = "error" in choice
+        raise failure
     if code in _PASSES:
         said = _said(error.get("message"), None)
         raise MayPass(CallFailed("transport", f"the answer reports an error: {said}"))
@@ -91,9 +102,13 @@ def raise_for_answer(document: Mapping[str, Any]) -> None:
         raise CallFailed(_minimax_kind(code), words)
 
 
+def _final(failure: CallFailed | MayPass) -> CallFailed:
+    return failure.failure if isinstance(failure, MayPass) else failure
+
+
 def malformed(error: MalformedReply) -> CallFailed:
     """Return the failure of an answer that cannot be read."""
-    return CallFailed("transport", str(error))
+    return CallFailed("transport", str(error), lost=True)
 
 
 def _failure(

@@ -16,7 +16,7 @@ from typing import Final
 
 import httpx2
 
-from tradingagents_core.llm.replaying import CallFailed, LiveReply
+from tradingagents_core.llm.replaying import CallFailed, LiveReply, Meter
 from tradingagents_core.protocols import Reply
 
 PASSES_BY_WAITING: Final = frozenset(
@@ -24,6 +24,8 @@ PASSES_BY_WAITING: Final = frozenset(
 )
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_BACKOFF_S: Final = 20.0
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Size of the largest answer that is read, decompressed; a model's reply has some kilobytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ def persist(
     patience: Patience,
     *,
     seed: bytes,
+    meter: Meter | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> LiveReply:
     """Try until a reply comes, a failure is final, or patience ends.
@@ -66,10 +69,12 @@ def persist(
         attempt: Makes one try; raises `MayPass` for what another try may not meet.
         patience: How long.
         seed: Whatever tells calls apart; it spreads their waits.
+        meter: Counts what may be billed though nobody could read it, before anything follows.
         pause: Waits some seconds.
 
     Raises:
         CallFailed: With the number of retries that it took.
+        PipelineError: The meter forbids another try.
     """
     started = time.perf_counter()
     retries = 0
@@ -78,15 +83,23 @@ def persist(
             return LiveReply(reply=attempt(), retries=retries)
         except CallFailed as failure:
             failure.retries = retries
+            _count(failure, meter, again=False)
             raise
         except MayPass as caught:
             wait_s = backoff_s(seed, retries) if caught.wait_s is None else caught.wait_s
             left_s = patience.budget_s - (time.perf_counter() - started)
-            if retries >= patience.max_retries or wait_s > left_s:
+            again = retries < patience.max_retries and wait_s <= left_s
+            _count(caught.failure, meter, again=again)
+            if not again:
                 caught.failure.retries = retries
                 raise caught.failure from None
         pause(wait_s)
         retries += 1
+
+
+def _count(failure: CallFailed, meter: Meter | None, *, again: bool) -> None:
+    if failure.lost and meter is not None:
+        meter.lost(again=again)
 
 
 def may_pass(status: int, headers: Mapping[str, str]) -> bool:
@@ -95,6 +108,14 @@ def may_pass(status: int, headers: Mapping[str, str]) -> bool:
     if said in ("true", "false"):
         return said == "true"
     return status in PASSES_BY_WAITING or status >= 500
+
+
+def had_gone_out(error: BaseException | None) -> bool:
+    """Say whether a request was sent when it failed, so that somebody may bill it."""
+    unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.WriteError)
+    unsent += (httpx2.WriteTimeout, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)
+    unsent += (httpx2.ProxyError,)
+    return isinstance(error, httpx2.HTTPError) and not isinstance(error, unsent)
 
 
 def asked_wait_s(headers: Mapping[str, str]) -> float | None:
@@ -122,6 +143,45 @@ def end_in_time(response: httpx2.Response) -> None:
     limit_s = response.request.extensions.get("timeout", {}).get("read")
     if limit_s is not None and isinstance(response.stream, httpx2.SyncByteStream):
         response.stream = _Bounded(response.stream, limit_s, response.request)
+
+
+class AnswerTooLarge(Exception):
+    """Report an answer that is larger than any reply; compressed, it may have looked small."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the answer is larger than {MOST_BYTES // 2**20} MB")
+
+
+def end_in_size(response: httpx2.Response) -> None:
+    """Let the body of an answer be no larger than `MOST_BYTES`, counted decompressed.
+
+    It is decompressed part by part as it is read, so what does not fit is never held.
+    """
+    if isinstance(response.stream, httpx2.SyncByteStream):
+        packed = httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=response.stream,
+            request=response.request,
+        )
+        response.headers.pop("content-encoding", None)
+        response.stream = _Unpacked(packed)
+
+
+class _Unpacked(httpx2.SyncByteStream):
+    def __init__(self, packed: httpx2.Response) -> None:
+        self._packed = packed
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for part in self._packed.iter_bytes():
+            size += len(part)
+            if size > MOST_BYTES:
+                raise AnswerTooLarge
+            yield part
+
+    def close(self) -> None:
+        self._packed.close()
 
 
 class _Bounded(httpx2.SyncByteStream):

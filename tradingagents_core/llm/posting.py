@@ -16,12 +16,16 @@ from typing import Any, Final
 import httpx2
 import orjson
 
-from tradingagents_core.llm.capabilities import Transport
+from tradingagents_core.llm.capabilities import Transport, structured_method
+from tradingagents_core.llm.keys import endpoint_alias
 from tradingagents_core.llm.patience import (
+    AnswerTooLarge,
     MayPass,
     Patience,
     asked_wait_s,
+    end_in_size,
     end_in_time,
+    had_gone_out,
     may_pass,
     persist,
 )
@@ -33,7 +37,7 @@ from tradingagents_core.llm.reading import (
     clean,
     moved_to,
 )
-from tradingagents_core.llm.replaying import CallFailed, FailedKind, LiveReply
+from tradingagents_core.llm.replaying import CallFailed, FailedKind, LiveReply, Meter
 from tradingagents_core.protocols import Reply
 from tradingagents_core.settings import ModelSpec
 
@@ -94,7 +98,11 @@ class RefusingTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
 
 def post(
-    door: Door, body: Mapping[str, Any], read: Callable[[str], Reply], patience: Patience
+    door: Door,
+    body: Mapping[str, Any],
+    read: Callable[[str], Reply],
+    patience: Patience,
+    meter: Meter | None = None,
 ) -> LiveReply:
     """Send a body and return what was answered.
 
@@ -103,18 +111,40 @@ def post(
         body: JSON values.
         read: Reads the JSON text of the answer, out of which the secret has been blanked.
         patience: How long it is tried.
+        meter: Counts requests whose answer is lost.
 
     Raises:
         CallFailed: No answer came that says what the model said.
     """
     content = orjson.dumps(body)
-    return persist(lambda: attempt(door, content, read), patience, seed=content)
+    return persist(lambda: attempt(door, content, read), patience, seed=content, meter=meter)
 
 
 def patience_of(spec: ModelSpec, transport: Transport) -> Patience:
     """Return how long the calls of a spec are tried; one that is refused is refused at once."""
     retries = spec.max_retries if transport == "open" else 0
     return Patience(max_retries=retries, budget_s=spec.retry_budget_s)
+
+
+def recording_fields(
+    spec: ModelSpec, transport: Transport, *, own_url: str | None
+) -> dict[str, Any]:
+    """Return what every recorded class is built with, whatever its provider.
+
+    Args:
+        spec: What is built.
+        transport: ``refuse`` for replays.
+        own_url: The provider's own endpoint, or None where it has none.
+    """
+    return {
+        "patience": patience_of(spec, transport),
+        "provider": spec.provider,
+        "endpoint": endpoint_alias(
+            spec.provider, spec.base_url, own_url=own_url, alias=spec.endpoint_alias
+        ),
+        "structured_method": structured_method(spec),
+        "transport": transport,
+    }
 
 
 def attempt(door: Door, content: bytes, read: Callable[[str], Reply]) -> Reply:
@@ -129,12 +159,15 @@ def attempt(door: Door, content: bytes, read: Callable[[str], Reply]) -> Reply:
         answer = _client(door.transport).post(
             door.url, content=content, headers=headers, timeout=door.timeout_s
         )
-    except httpx2.TimeoutException:
-        raise MayPass(CallFailed("transport", "the provider did not answer in time")) from None
+    except httpx2.TimeoutException as error:
+        words = "the provider did not answer in time"
+        raise MayPass(CallFailed("transport", words, lost=had_gone_out(error))) from None
+    except AnswerTooLarge as error:
+        raise CallFailed("transport", str(error), lost=True) from None
     except httpx2.HTTPError as error:
         cause = _blanked(clean(str(error)), door.secrets)
         words = f"the provider cannot be reached{f' ({cause})' if cause else ''}"
-        raise MayPass(CallFailed("transport", words)) from None
+        raise MayPass(CallFailed("transport", words, lost=had_gone_out(error))) from None
     except UnicodeEncodeError:
         words = "the API key holds a sign that no header can: copy it anew"
         raise CallFailed("transport", words) from None
@@ -151,7 +184,7 @@ def attempt(door: Door, content: bytes, read: Callable[[str], Reply]) -> Reply:
     try:
         return read(text)
     except MalformedReply as error:
-        raise CallFailed("transport", str(error)) from None
+        raise CallFailed("transport", str(error), lost=True) from None
 
 
 @functools.cache
@@ -161,7 +194,7 @@ def _client(transport: Transport) -> httpx2.Client:
         return httpx2.Client(transport=RefusingTransport())
     client = httpx2.Client(
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
-        event_hooks={"response": [end_in_time]},
+        event_hooks={"response": [end_in_time, end_in_size]},
     )
     atexit.register(client.close)
     return client

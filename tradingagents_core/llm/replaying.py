@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import (
@@ -69,13 +69,32 @@ class CallFailed(Exception):
             or ``rejected`` where it answered that it will not take this request.
         message: What happened, in words.
         retries: How often the transport tried again before it gave up.
+        lost: Whether the provider may have answered, and billed, what nobody could read: the
+            request had gone out, and then came silence, half an answer or none that reads.
     """
 
-    def __init__(self, kind: FailedKind, message: str, *, retries: int = 0) -> None:
+    def __init__(
+        self, kind: FailedKind, message: str, *, retries: int = 0, lost: bool = False
+    ) -> None:
         super().__init__(message)
         self.kind: FailedKind = kind
         self.message = message
         self.retries = retries
+        self.lost = lost
+
+
+class Meter(Protocol):
+    """Count what a provider may bill beside the reply that it gave."""
+
+    def lost(self, *, again: bool) -> None:
+        """Count a request whose answer nobody could read.
+
+        Args:
+            again: Whether it is about to be sent once more, for which permission is asked.
+
+        Raises:
+            PipelineError: It may not be sent again.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +106,14 @@ class LiveRequest:
         stop: Stop words, or None.
         arguments: Bound keyword arguments (tools, response_format, ...).
         body: Request body that the provider's class built from them.
+        meter: Counts requests whose answer is lost, or None for nobody.
     """
 
     messages: list[BaseMessage]
     stop: list[str] | None
     arguments: dict[str, Any]
     body: dict[str, Any]
+    meter: Meter | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,6 +385,18 @@ class ReplayingModel(BaseChatModel):
         return LiveReply(reply=reply)
 
 
+class _StoreMeter:
+    """Tell a store of the lost requests of one call."""
+
+    def __init__(self, store: ReplyStore, call: ModelCall) -> None:
+        self._store = store
+        self._call = call
+
+    def lost(self, *, again: bool) -> None:
+        """Count one."""
+        self._store.lost(self._call, again=again)
+
+
 class _Request:
     """Hold one call, and make of its reply what the caller gets."""
 
@@ -393,6 +426,7 @@ class _Request:
             stop=self._stop,
             arguments=self._arguments,
             body=self._body,
+            meter=None if self.store is None else _StoreMeter(self.store, self.call),
         )
 
     def message(self, reply: Reply) -> AIMessage:

@@ -17,7 +17,9 @@ from tradingagents_core.llm.rulebook_rules import (
     assess,
     volatility_rule,
 )
+from tradingagents_core.llm.rulebook_statements import key_figures, newest_period
 
+KEY_FIGURES_TOOL = "get_fundamentals"
 QUOTED_LINES = 4
 QUOTED_WIDTH = 160
 RULES = ("trend", "momentum", "oscillator", "drawdown")
@@ -78,6 +80,25 @@ def gathered_report(prompt: Prompt) -> str:
             lines += _quoted(answer)
         else:
             lines.append(f"{answer.name}: no answer")
+    lines += ["", _closing(len(prompt.tools), answered)]
+    return "\n".join(lines).replace("\n\n\n", "\n\n")
+
+
+def fundamentals_report(prompt: Prompt) -> str:
+    """Write the fundamentals report: key figures, and each statement's newest period."""
+    lines = [f"Fundamentals report on {_subject(prompt)}.", ""]
+    answered = 0
+    for answer in prompt.tools:
+        reason = answer.missing_reason
+        read = key_figures if answer.name == KEY_FIGURES_TOOL else newest_period
+        figures = [] if reason is not None else read(answer.text)
+        answered += bool(figures)
+        if reason is not None:
+            lines.append(f"{answer.name}: not available ({_one_line(reason)})")
+        elif figures:
+            lines += [f"{answer.name}:", *_ended([f"- {figure}" for figure in figures])]
+        else:
+            lines.append(f"{answer.name}: no figures")
     lines += ["", _closing(len(prompt.tools), answered)]
     return "\n".join(lines).replace("\n\n\n", "\n\n")
 
@@ -146,7 +167,7 @@ def no_rule(prompt: Prompt) -> str:
 SPEECHES: Mapping[str, Callable[[Prompt], str]] = {
     "Market Analyst": market_report,
     "News Analyst": gathered_report,
-    "Fundamentals Analyst": gathered_report,
+    "Fundamentals Analyst": fundamentals_report,
     "Bull Researcher": argument,
     "Bear Researcher": argument,
     "Aggressive Analyst": aggressive,

@@ -23,14 +23,12 @@ class ToolLimits:
         news_items: Items of one answer, the newest.
         global_news_days: Calendar days of news about the world.
         global_news_items: Items of one answer, the newest.
-        estimated: Whether rows are shown whose day of publication is an estimate.
     """
 
     news_days: int = 7
     news_items: int = 20
     global_news_days: int = 7
     global_news_items: int = 20
-    estimated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +99,25 @@ def cut_notes(view: View, **asked: date | None) -> list[str]:
         for name, day in asked.items()
         if day is not None and day > view.session
     ]
+
+
+def withheld_notes(
+    view: View, table: str, symbol: str | None = None, *, end: date | None = None
+) -> list[str]:
+    """Say, as lines of an answer, how many rows of a table the run's settings keep back."""
+    count = view.withheld(table, symbol, end=end)
+    return [f"# {_withheld(count, table)}"] if count else []
+
+
+def withheld_clause(
+    view: View, table: str, symbol: str | None = None, *, end: date | None = None
+) -> str:
+    """Say the same as the end of a sentence; empty where no row is kept back."""
+    count = view.withheld(table, symbol, end=end)
+    return f"; {_withheld(count, table)}" if count else ""
+
+
+def _withheld(count: int, table: str) -> str:
+    if count == 1:
+        return f"1 row of {table} is withheld: when it became public is only estimated"
+    return f"{count} rows of {table} are withheld: when they became public is only estimated"

@@ -7,6 +7,7 @@ Where the snapshot has no such table, its reason is the answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 
 import numpy as np
 
@@ -27,6 +28,7 @@ _AVERAGES = ("close_50_sma", "close_200_sma")
 
 def get_fundamentals(view: View, arguments: CompanyArguments, limits: ToolLimits) -> str:
     """Print what prices alone tell of a company, and mark what would need its statements."""
+    del limits
     identity = look_up(view, arguments.ticker)
     if not identity.is_company:
         raise DataUnavailable(
@@ -45,7 +47,7 @@ def get_fundamentals(view: View, arguments: CompanyArguments, limits: ToolLimits
         *_price_figures(bars),
         *(f"{name}: {figure_text(averages.values[name][-1].item())}" for name in _AVERAGES),
         f"average_volume_{QUARTER}d: {_average_volume(bars)}",
-        *_from_statements(view, identity, bars, arguments, limits),
+        *_from_statements(view, identity, bars, arguments.curr_date),
         *cut_notes(view, curr_date=end),
     ]
     return "\n".join(lines)
@@ -65,11 +67,9 @@ def _average_volume(bars: Bars) -> str:
     return count_text(float(bars.volume[-QUARTER:].sum()) / QUARTER)
 
 
-def _from_statements(
-    view: View, identity: Identity, bars: Bars, arguments: CompanyArguments, limits: ToolLimits
-) -> Iterator[str]:
+def _from_statements(view: View, identity: Identity, bars: Bars, end: date | None) -> Iterator[str]:
     try:
-        lines = list(valuation(view, identity, bars, arguments.curr_date, limits))
+        lines = list(valuation(view, identity, bars, end))
     except DataUnavailable as error:
         yield f"# Withheld: {error}"
         yield from (f"{name}: withheld" for name in FIGURES)

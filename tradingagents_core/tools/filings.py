@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import date
 
 from tradingagents_core.errors import DataUnavailable
@@ -18,7 +18,14 @@ from tradingagents_core.statements import (
     Figure,
     books_of,
 )
-from tradingagents_core.tools.base import ToolLimits, cut_notes, look_up, title
+from tradingagents_core.tools.base import (
+    ToolLimits,
+    cut_notes,
+    look_up,
+    title,
+    withheld_clause,
+    withheld_notes,
+)
 from tradingagents_core.tools.inputs import StatementArguments
 from tradingagents_core.tools.text import count_text, instant_text, one_line, price_text
 
@@ -36,9 +43,12 @@ def statement_tool(statement: str) -> Callable[[View, StatementArguments, ToolLi
     """Return the function of the tool that prints one statement."""
 
     def run(view: View, arguments: StatementArguments, limits: ToolLimits) -> str:
+        del limits
         identity = look_up(view, arguments.ticker)
-        books = books_seen(view, identity, arguments.curr_date, limits)
         annual = arguments.freq == _ANNUAL
+        # The ends of years, which an annual balance is of, are those of the other statements.
+        wanted = None if annual and statement == BALANCE else (statement,)
+        books = books_seen(view, identity, arguments.curr_date, only=wanted)
         figures, length = _chosen(books, statement, annual)
         if not figures:
             raise DataUnavailable(
@@ -50,6 +60,7 @@ def statement_tool(statement: str) -> Callable[[View, StatementArguments, ToolLi
         lines = [
             f"# {_NAMES[statement]} of {title(identity)}, {length}, seen on {view.session}",
             "# Of each figure the newest filing that was public by then; newest period first",
+            *withheld_notes(view, STATEMENTS, identity.instrument, end=arguments.curr_date),
             *cut_notes(view, curr_date=arguments.curr_date),
             *_table(figures, shown, statement),
         ]
@@ -58,8 +69,16 @@ def statement_tool(statement: str) -> Callable[[View, StatementArguments, ToolLi
     return run
 
 
-def books_seen(view: View, identity: Identity, end: date | None, limits: ToolLimits) -> Books:
+def books_seen(
+    view: View, identity: Identity, end: date | None, *, only: Collection[str] | None = None
+) -> Books:
     """Return what a company had filed by the cutoff, or by an earlier day.
+
+    Args:
+        view: Data at the cutoff.
+        identity: The company.
+        end: The earlier day, or None.
+        only: Statements that are wanted; None for all.
 
     Raises:
         DataUnavailable: The snapshot has no statements, the instrument is no company, or nothing
@@ -71,16 +90,12 @@ def books_seen(view: View, identity: Identity, end: date | None, limits: ToolLim
             f"{identity.symbol} is of the kind {identity.asset_type}: no company stands behind it"
         )
     rows = view.rows(STATEMENTS, identity.instrument, end=end)
-    books = books_of(rows, estimated=limits.estimated)
-    if books.figures:
-        return books
-    seen = _seen(view, end)
     if rows:
-        raise DataUnavailable(
-            f"statements of {identity.symbol} carry no filing date: what was on file by {seen} "
-            "can only be estimated, and is withheld"
-        )
-    raise DataUnavailable(f"no statement of {identity.symbol} was on file by {seen}")
+        return books_of(rows, only=only)
+    also = withheld_clause(view, STATEMENTS, identity.instrument, end=end)
+    raise DataUnavailable(
+        f"no statement of {identity.symbol} was on file by {_seen(view, end)}{also}"
+    )
 
 
 def public_text(figure: Figure) -> str:

@@ -7,7 +7,15 @@ from typing import Any
 
 from tradingagents_core.errors import DataUnavailable
 from tradingagents_core.protocols import Row, View
-from tradingagents_core.tools.base import ToolLimits, cut_notes, days_back, look_up, title
+from tradingagents_core.tools.base import (
+    ToolLimits,
+    cut_notes,
+    days_back,
+    look_up,
+    title,
+    withheld_clause,
+    withheld_notes,
+)
 from tradingagents_core.tools.inputs import CompanyArguments
 from tradingagents_core.tools.text import count_text, instant_text, one_line, price_text
 
@@ -30,35 +38,29 @@ _ESTIMATED = "estimated"
 
 def get_insider_transactions(view: View, arguments: CompanyArguments, limits: ToolLimits) -> str:
     """Print trades by insiders that had been filed, newest first."""
+    del limits
     identity = look_up(view, arguments.ticker)
     view.require(INSIDER, identity.instrument)
     end = arguments.curr_date
-    # Filtered before it is limited: withheld rows must not use up the places of others.
-    rows = view.rows(INSIDER, identity.instrument, end=end)
-    shown = [row for row in rows if limits.estimated or not _is_estimated(row)]
+    shown = view.rows(INSIDER, identity.instrument, end=end)
     newest = view.session if end is None else min(end, view.session)
     if not shown:
-        reason = (
-            "their filing dates can only be estimated, and are withheld"
-            if rows
-            else f"none is on record up to {newest}"
+        also = withheld_clause(view, INSIDER, identity.instrument, end=end)
+        raise DataUnavailable(
+            f"trades by insiders of {identity.symbol}: none is on record up to {newest}{also}"
         )
-        raise DataUnavailable(f"trades by insiders of {identity.symbol}: {reason}")
     first = days_back(newest, DAYS)
     recent = [row for row in shown if row.known_at.date() >= first]
     lines = [
         f"# Trades by insiders of {title(identity)}, filed {first} to {newest}",
         f"# seen on {view.session}",
+        *withheld_notes(view, INSIDER, identity.instrument, end=end),
         *cut_notes(view, curr_date=end),
         *_cap_note(len(recent)),
         *(_trade(row, identity.currency) for row in reversed(recent[-MOST_TRADES:])),
         *([] if recent else ["# None in this window"]),
     ]
     return "\n".join(lines)
-
-
-def _is_estimated(row: Row) -> bool:
-    return row.fields["known_at_basis"] == _ESTIMATED
 
 
 def _cap_note(count: int) -> Iterator[str]:
@@ -69,7 +71,8 @@ def _cap_note(count: int) -> Iterator[str]:
 def _trade(row: Row, currency: str) -> str:
     fields: Mapping[str, Any] = row.fields
     role = f" ({one_line(fields['role'], 80)})" if fields["role"] else ""
-    filed = f"filed {instant_text(row.known_at)}" + (" (estimated)" if _is_estimated(row) else "")
+    mark = " (estimated)" if fields["known_at_basis"] == _ESTIMATED else ""
+    filed = f"filed {instant_text(row.known_at)}{mark}"
     price = f" at {price_text(fields['price'])} {currency}" if fields["price"] is not None else ""
     direction = {True: "in, ", False: "out, "}.get(fields["acquired"], "")
     code = one_line(fields["code"], 10)

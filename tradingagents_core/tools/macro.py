@@ -8,7 +8,15 @@ from decimal import Decimal
 
 from tradingagents_core.errors import DataUnavailable, ToolInputError
 from tradingagents_core.protocols import Row, View
-from tradingagents_core.tools.base import Tool, ToolLimits, cut_notes, days_back, rows_from
+from tradingagents_core.tools.base import (
+    Tool,
+    ToolLimits,
+    cut_notes,
+    days_back,
+    rows_from,
+    withheld_clause,
+    withheld_notes,
+)
 from tradingagents_core.tools.inputs import MacroArguments
 from tradingagents_core.tools.series import plain, series_of
 from tradingagents_core.tools.text import instant_text, one_line, quoted
@@ -36,10 +44,11 @@ def get_macro_indicators(view: View, arguments: MacroArguments, limits: ToolLimi
         chosen, vintage = _vintage(arguments.indicator, released)
     names = _names(released)
     if chosen is None:
-        raise DataUnavailable(_nothing(arguments.indicator, names, day))
+        also = withheld_clause(view, _TABLE, end=end)
+        raise DataUnavailable(_nothing(arguments.indicator, names, day) + also)
     periods = sorted(vintage)
     window = [period for period in periods if period >= start]
-    notes = cut_notes(view, curr_date=end)
+    notes = withheld_notes(view, _TABLE, end=end) + cut_notes(view, curr_date=end)
     if not window:
         window = periods[-1:]
         notes.append("# No observation lies in this window; the newest one before it is shown")

@@ -15,6 +15,8 @@ from tradingagents_core.tools.base import (
     look_up,
     rows_from,
     title,
+    withheld_clause,
+    withheld_notes,
 )
 from tradingagents_core.tools.inputs import GlobalNewsArguments, NewsArguments
 from tradingagents_core.tools.text import instant_text, one_line
@@ -79,12 +81,20 @@ def _news(
     rows = read(_TABLE, instrument, start=start, end=end, last=limit)
     if not rows and not view.rows(_TABLE, instrument, last=1):
         # A source that keeps recent items alone looks like silence in the past: it is said.
-        raise DataUnavailable(f"no news about {about} is on record up to {view.session}")
+        also = withheld_clause(view, _TABLE, instrument, end=end)
+        raise DataUnavailable(f"no news about {about} is on record up to {view.session}{also}")
     header = f"# News about {about}, {start} to {_newest(view, end)}, seen on {view.session}"
     if len(rows) == limit:
         notes = [*notes, f"# Only the newest {limit} items of the window are shown"]
     items = [_item(row) for row in reversed(rows)]
-    return "\n".join([header, *notes, *(items or ["# None in this window"])])
+    return "\n".join(
+        [
+            header,
+            *withheld_notes(view, _TABLE, instrument, end=end),
+            *notes,
+            *(items or ["# None in this window"]),
+        ]
+    )
 
 
 def _item(row: Row) -> str:

@@ -25,8 +25,8 @@ from tradingagents_core.statements import (
     Figure,
     total,
 )
-from tradingagents_core.tools.base import ToolLimits
-from tradingagents_core.tools.filings import amount_text, books_seen, public_text
+from tradingagents_core.tools.base import withheld_notes
+from tradingagents_core.tools.filings import STATEMENTS, amount_text, books_seen, public_text
 from tradingagents_core.tools.text import count_text, figure_text, one_line, price_text
 
 # A figure older than this is no figure of the present any more.
@@ -75,9 +75,7 @@ class _Facts:
         return self.close / self.minor
 
 
-def valuation(
-    view: View, identity: Identity, bars: Bars, end: date | None, limits: ToolLimits
-) -> Iterator[str]:
+def valuation(view: View, identity: Identity, bars: Bars, end: date | None) -> Iterator[str]:
     """Yield a line for each figure that statements give, value or reason.
 
     Raises:
@@ -85,7 +83,7 @@ def valuation(
     """
     currency, minor = _MINOR.get(identity.currency, (identity.currency, 1))
     facts = _Facts(
-        books=books_seen(view, identity, end, limits),
+        books=books_seen(view, identity, end, only=(INCOME, BALANCE, COVER)),
         actions=view.rows("actions", identity.instrument),
         close=bars.close[-1].item(),
         sessions=len(bars),
@@ -93,6 +91,7 @@ def valuation(
         currency=currency,
         minor=minor,
     )
+    yield from withheld_notes(view, STATEMENTS, identity.instrument, end=end)
     for name, figure in FIGURES.items():
         try:
             yield f"{name}: {figure(facts)}"

@@ -2,14 +2,14 @@
 
 ``python -m tests.backtester.vendors.recordings`` makes all of them anew. What answers is a loopback
 server in the vendor's own form, so a fresh recording has the same bytes. Of a request only method,
-path and query are kept, without the key; a replay matches on all three and records nothing.
+path, query and body are kept, without the key; a replay matches on all of them and records nothing.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -27,9 +27,11 @@ from tests.backtester.vendors import (
     test_fred,
     test_polymarket,
     test_reddit,
+    test_sec,
     test_stocktwits,
 )
 from tests.support.page_server import Asked, Page, PageServer, page, settings_for, wanted_of
+from tests.support.sec_pages import Edgar
 from tests.support.vendor_trouble import SECRET
 
 FOLDER = Path(__file__).parents[3] / "cassettes" / "vendors"
@@ -45,6 +47,12 @@ class Recording:
     build: Callable[[VendorSettings], Vendor]
     wanted: Wanted
     answer: Callable[[Asked], Page]
+
+    @property
+    def other(self) -> Recording:
+        """The same with a question that nobody has recorded."""
+        company = {"options": {"cik": "789019"}} if self.build is test_sec.sec else {}
+        return replace(self, wanted=replace(self.wanted, symbol="OTHER", **company))
 
 
 RECORDINGS: Mapping[str, Recording] = {
@@ -77,6 +85,12 @@ RECORDINGS: Mapping[str, Recording] = {
         wanted=test_alpha_vantage.BARS,
         answer=lambda asked: page(test_alpha_vantage.APPLE[asked.query["function"]]),
     ),
+    "sec": Recording(build=test_sec.sec, wanted=test_sec.YEARS, answer=Edgar()),
+    "sec_insider": Recording(
+        build=test_sec.sec,
+        wanted=test_sec.TRADES,
+        answer=test_sec.insiders(test_sec.ownership(test_sec.trade(), test_sec.trade(code="F"))),
+    ),
 }
 
 
@@ -89,7 +103,7 @@ def tape(name: str, *, folder: Path = FOLDER, record: bool = False) -> Any:
     """Return the context in which an exchange is replayed, or recorded."""
     return vcr.VCR(
         record_mode="all" if record else "none",
-        match_on=("method", "path", "query"),
+        match_on=("method", "path", "query", "body"),
         before_record_request=_bare_request,
         before_record_response=_bare_response,
         decode_compressed_response=True,

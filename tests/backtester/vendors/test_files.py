@@ -213,9 +213,26 @@ def test_a_file_that_does_not_say_whose_rows_it_holds_is_not_taken(tmp_path: Pat
     assert len(bars_of(capture)) == 2
 
 
-def test_a_missing_file_is_no_data_and_an_unknown_option_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_of_one_symbol_is_no_data_and_one_of_all_an_error(tmp_path: Path) -> None:
     with pytest.raises(NoData, match="there is no file"):
+        Files().capture(wanted(path=str(tmp_path / "{symbol}.csv")))
+    with pytest.raises(BadResponse, match="there is no file"):
         Files().capture(wanted(path=str(tmp_path / "none.csv")))
+
+
+def test_rows_without_an_id_are_named_by_what_they_hold(tmp_path: Path) -> None:
+    text = "known_at,source,title\n2024-03-04,wire,one\n2024-03-05,wire,two\n"
+    ids = captured(tmp_path, text, "news").rows["news"].column("id").to_pylist()
+    assert len(set(ids)) == 2
+    again = captured(tmp_path, text, "news").rows["news"].column("id").to_pylist()
+    assert again == ids
+    # Two equal trades of one day are two.
+    trades = "known_at,transaction_date,insider,code,shares\n" + 2 * "2024-03-06,2024-03-04,A,P,5\n"
+    ids = captured(tmp_path, trades, "insider").rows["insider"].column("id").to_pylist()
+    assert ids[1] == f"{ids[0]}-2"
+
+
+def test_an_unknown_option_is_an_error() -> None:
     with pytest.raises(UsageError, match="has no option 'colum'"):
         Files().capture(wanted(path="x", colum="y"))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from vcr.errors import CannotOverwriteExistingCassetteException
+from vcr.request import Request
 
 from backtester.vendors.base import VendorSettings
 from tests.backtester.vendors.recordings import (
@@ -40,10 +40,20 @@ def test_a_recording_gives_the_rows_that_the_server_gave(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_another_question_gets_no_recorded_answer(name: str) -> None:
-    recording = RECORDINGS[name]
-    other = replace(recording, wanted=replace(recording.wanted, symbol="OTHER"))
     with tape(name), pytest.raises(CannotOverwriteExistingCassetteException):
-        captured(other, OFFLINE)
+        captured(RECORDINGS[name].other, OFFLINE)
+
+
+def test_another_body_gets_no_recorded_answer(tmp_path: Path) -> None:
+    def asked(body: bytes) -> Request:
+        return Request("POST", f"{ADDRESS}/graphql", body, {})
+
+    answer = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": b"{}"}}
+    with tape("posted", folder=tmp_path, record=True) as recorded:
+        recorded.append(asked(b"one"), answer)
+    with tape("posted", folder=tmp_path) as played:
+        assert played.can_play_response_for(asked(b"one"))
+        assert not played.can_play_response_for(asked(b"two"))
 
 
 def test_no_recording_holds_a_key_an_address_or_a_header_of_a_request() -> None:
@@ -52,6 +62,8 @@ def test_no_recording_holds_a_key_an_address_or_a_header_of_a_request() -> None:
         assert SECRET not in text
         assert "api_key" not in text
         assert "127.0.0.1" not in text
+        # Who asks EDGAR says so with a name and an address of e-mail.
+        assert "example.org" not in text
         assert "headers: {}" in text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from backtester.errors import UsageError
 from backtester.vendors.base import (
     BadResponse,
     Capture,
@@ -169,7 +170,7 @@ def test_a_symbol_of_the_past_is_found_by_its_number() -> None:
 
 @pytest.mark.parametrize("option", ["cik", "history_days"])
 def test_an_option_that_is_no_number_is_refused(option: str) -> None:
-    with pytest.raises(NotConfigured, match=f"option {option} is"):
+    with pytest.raises(UsageError, match=f"option {option} is"):
         capture(Edgar(), replace(YEARS, options={option: "../x"}))
 
 
@@ -198,7 +199,7 @@ def test_a_list_of_another_company_is_a_bad_response(
 
 def test_the_sec_is_not_asked_without_a_name() -> None:
     with PageServer(Edgar()) as server:
-        with pytest.raises(NotConfigured, match="set user_agent to a name and an address"):
+        with pytest.raises(NotConfigured, match="set BACKTESTER_USER_AGENT"):
             Sec(settings_for(server)).capture(YEARS)
         assert server.requests == []
 

@@ -12,7 +12,7 @@ import pytest
 from backtester.schema import conform
 from backtester.vendors.base import BadResponse, Capture, NoData, VendorSettings, Wanted
 from backtester.vendors.yahoo import Yahoo
-from tests.support.yahoo_frames import FramePort, instant
+from tests.support.yahoo_frames import COLUMNS, FramePort, instant
 
 NAN = float("nan")
 
@@ -73,14 +73,23 @@ BALANCE_YEARS = statement(
 )
 
 
-def company() -> FramePort:
+def days(*splits: tuple[str, float]) -> pd.DataFrame:
+    """Return a daily frame of nothing but some splits, and a day without one."""
+    held = {"2018-10-01": 0.0, **dict(splits)}
+    frame = pd.DataFrame(1.0, index=pd.DatetimeIndex(list(held), tz="US/Eastern"), columns=COLUMNS)
+    frame["Stock Splits"] = list(held.values())
+    return frame
+
+
+def company(*splits: tuple[str, float]) -> FramePort:
     return FramePort(
+        frame=days(*splits),
         statements={
             ("income", "quarterly"): INCOME_QUARTERS,
             ("income", "yearly"): INCOME_YEARS,
             ("cashflow", "yearly"): CASHFLOW_YEARS,
             ("balance", "yearly"): BALANCE_YEARS,
-        }
+        },
     )
 
 
@@ -128,9 +137,24 @@ def test_items_have_the_names_units_and_signs_of_the_table() -> None:
     assert "estimate" in capture.notes[0]
 
 
+def test_what_is_a_share_is_left_out_of_periods_before_a_split() -> None:
+    port = company(("2018-07-02", 4.0))
+    capture = captured(port, wanted("statements", "2018-01-01", "2019-12-31"))
+    found = by_item(capture)
+    per_share = {key for key in found if key[0] in ("eps_diluted", "shares_diluted")}
+    # After the split there is the quarter to September; Yahoo has no number of shares for it.
+    assert per_share == {("eps_diluted", "2018-09-30", 3)}
+    assert found["revenue", "2018-06-30", 3]["value"] == 53_265e6
+    assert "before the split of 2018-07-02 are left out" in capture.notes[1]
+    # Asked for from the first period to the day of the capture, whatever range is wanted.
+    asked = ("history", "AAPL", date(2017, 9, 30), date(2026, 12, 1))
+    assert asked in port.asked
+
+
 def test_a_market_of_half_years_waits_longer() -> None:
     halves = statement({"TotalRevenue": [4_641e6, 4_497e6]}, "2024-06-30", "2023-12-31")
-    port = FramePort(statements={("income", "quarterly"): halves}, reports_in="GBP")
+    halved = {("income", "quarterly"): halves}
+    port = FramePort(frame=days(), statements=halved, reports_in="GBP")
     found = by_item(captured(port, wanted("statements", "2023-01-01", "2025-12-31", "REL.L")))
     half = found["revenue", "2024-06-30", 6]
     assert half["known_at"] == instant("2024-09-28T23:59:59.999999+01:00")

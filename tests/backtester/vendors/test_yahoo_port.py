@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -274,3 +278,36 @@ def test_insider_trades_are_read_from_the_summary() -> None:
     frame = YFinance(QUIET, Tape((200, summary))).insider("AAPL")
     assert frame["Insider"].tolist() == ["COOK TIMOTHY D"]
     assert frame["Shares"].tolist() == [1000]
+
+
+ASKED = """
+import sys
+from datetime import date
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from backtester.vendors.yahoo_port import YFinance
+from tests.backtester.vendors.test_yahoo_port import CHART, QUIET, Tape
+tape = Tape((200, CHART))
+YFinance(QUIET, tape).history("AAPL", date(2020, 8, 28), date(2020, 9, 2))
+import yfinance.cache
+yfinance.cache.get_tz_cache().store("AAPL", "America/New_York")
+print(len(tape.asked), yfinance.cache.get_tz_cache().lookup("AAPL"))
+"""
+
+
+def test_nothing_is_written_to_the_users_cache_or_left_behind(tmp_path: Path) -> None:
+    home, passing = tmp_path / "home", tmp_path / "passing"
+    home.mkdir()
+    passing.mkdir()
+    places = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(passing)}
+    asked = subprocess.run(
+        [sys.executable, "-c", ASKED, str(Path(__file__).parents[3])],
+        cwd=home,
+        env={**os.environ, **places},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert asked.stdout.split()[1:] == ["America/New_York"]
+    assert list(home.rglob("*")) == []
+    assert list(passing.rglob("*")) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from typing import Any
 
@@ -16,6 +17,7 @@ from tradingagents_core.llm.catalogue import (
 )
 from tradingagents_core.llm.providers import PROVIDERS
 
+PRICES = {"input": 1.0, "output": 1.0}
 OWN = {
     "models": {
         "openai": {
@@ -83,6 +85,13 @@ def test_a_user_s_file_wins_figure_by_figure() -> None:
         ({"model": {}}, "model: Extra inputs"),
         ({"models": {"openai": {"m": {"price": {"input": 1.0}}}}}, "price.output: Field required"),
         ({"models": {"openai": {"m": {"price": {"input": -1.0, "output": 1.0}}}}}, "price.input"),
+        ({"models": {"openai": {"m": {"price": PRICES | {"output": 1e300}}}}}, "m.price.output"),
+        ({"models": {"openai": {"m": {"price": PRICES | {"input": math.nan}}}}}, "m.price.input"),
+        ({"models": {"openai": {"m": {"price": PRICES | {"input": math.inf}}}}}, "m.price.input"),
+        (
+            {"models": {"openai": {"m": {"price": PRICES | {"cached_input": 1e10}}}}},
+            "models.openai.m.price.cached_input: Input should be less than or equal to 1000000000",
+        ),
         ({"models": {"openai": {"m": {"cutoff": {"date": "soon"}}}}}, "cutoff.date"),
         ({"models": {"openai": {"m": {"context": {"tokens": 0}}}}}, "context.tokens"),
     ],

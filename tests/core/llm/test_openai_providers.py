@@ -161,7 +161,7 @@ class OnOpenAIsWire(ProviderContract):
 
     def test_an_answer_of_another_form_is_a_transport_outcome(self) -> None:
         for body in ("[]", "{}", '"x"', "null", '{"error": {"message": "x"}}'):
-            canonical_json(self.ends_with(Act(body=body)).message)
+            canonical_json(self.ends_with(Act(body=body), lost=True).message)
 
     def test_an_error_of_any_form_is_an_outcome_that_can_be_written(self) -> None:
         for message in ("\ud83d", ["x"], {"a": None}, None):
@@ -464,7 +464,7 @@ class TestOpenRouter(OnOpenAIsWire):
         assert store.retries == [1]
 
     def test_a_reply_that_broke_off_is_no_answer(self) -> None:
-        outcome = self.ends_with(self.wire.breaking_off(429, "busy"))
+        outcome = self.ends_with(self.wire.breaking_off(429, "busy"), lost=True)
         assert (outcome.kind, outcome.message) == ("transport", "the provider answered 429: busy")
 
     def test_a_request_that_is_refused_in_an_answer_is_rejected(self) -> None:
@@ -573,5 +573,5 @@ def test_a_spent_quota_is_not_waited_for() -> None:
 
 def test_a_server_that_only_keeps_the_line_open_is_given_up_in_time() -> None:
     contract = TestOpenAICompatible()
-    outcome = contract.ends_with(Act(trickle_s=0.05), timeout_s=0.3)
+    outcome = contract.ends_with(Act(trickle_s=0.05), timeout_s=0.3, lost=True)
     assert outcome.message == "the provider did not answer in time"

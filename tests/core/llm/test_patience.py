@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tradingagents_core.errors import PipelineError
 from tradingagents_core.llm.patience import (
     MayPass,
     Patience,
@@ -53,6 +54,38 @@ def test_a_server_s_own_wait_is_kept_to() -> None:
     server = Server(MayPass(BUSY, wait_s=3.0), MayPass(BUSY, wait_s=0.0), REPLY)
     assert server.persist() == REPLY
     assert server.waits == [3.0, 0.0]
+
+
+class Ledger:
+    """Write down what is lost, and allow so many further tries."""
+
+    def __init__(self, allowed: int) -> None:
+        self.allowed = allowed
+        self.losses: list[bool] = []
+
+    def lost(self, *, again: bool) -> None:
+        self.losses.append(again)
+        if again and len(self.losses) > self.allowed:
+            raise PipelineError("no more")
+
+
+def test_what_may_be_billed_unheard_is_counted_before_it_is_sent_again() -> None:
+    silence = MayPass(CallFailed("transport", "silence", lost=True))
+
+    def tried(*script: Exception | Reply, allowed: int = 9) -> Ledger:
+        ledger, server = Ledger(allowed), Server(*script)
+        patience = Patience(max_retries=2, budget_s=100.0)
+        try:
+            persist(server.attempt, patience, seed=b"x", meter=ledger, pause=lambda _: None)
+        except CallFailed as failed:
+            ledger.losses.append(failed.lost)
+        return ledger
+
+    assert tried(silence, MayPass(BUSY), REPLY).losses == [True]
+    # The third is the last, and its failure says so too.
+    assert tried(silence, silence, silence).losses == [True, True, False, True]
+    with pytest.raises(PipelineError, match="no more"):
+        tried(silence, silence, REPLY, allowed=1)
 
 
 def test_retries_end_and_the_failure_says_how_many_there_were() -> None:

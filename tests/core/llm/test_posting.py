@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.openai_server import Act, OpenAIServer
 from tests.support.provider_wires import root_of
-from tradingagents_core.llm.patience import Patience
+from tradingagents_core.llm.patience import MOST_BYTES, Patience
 from tradingagents_core.llm.posting import Door, post
 from tradingagents_core.llm.reading import MalformedReply
 from tradingagents_core.llm.replaying import CallFailed, LiveReply
@@ -128,6 +129,17 @@ def test_a_secret_at_the_end_of_what_is_quoted_is_blanked_before_it_is_cut() -> 
 def test_a_key_that_no_header_can_hold_is_a_failure_in_words() -> None:
     failure = failed(Act(body="1"), headers={"x-key": "sk-schl\u00fcssel\u2713"})
     assert failure.message == "the API key holds a sign that no header can: copy it anew"
+
+
+def test_the_largest_answer_is_counted_as_it_unpacks() -> None:
+    packed = {"content-encoding": "gzip"}
+    fits = gzip.compress(b'"' + b" " * (MOST_BYTES - 2) + b'"', compresslevel=1)
+    bomb = gzip.compress(b'"' + b" " * MOST_BYTES + b'"', compresslevel=1)
+    assert len(posted(Act(body=fits, headers=packed)).reply.text) == MOST_BYTES
+    failure = failed(Act(body=bomb, headers=packed), retries=3)
+    assert (failure.message, failure.retries) == ("the answer is larger than 32 MB", 0)
+    failure = failed(Act(body=b"no gzip", headers=packed))
+    assert (failure.kind, failure.lost) == ("transport", True)
 
 
 def test_a_replay_lets_nothing_out() -> None:

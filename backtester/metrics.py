@@ -1,0 +1,435 @@
+"""Performance of a series of equity: each figure with its unit, or None with a reason.
+
+`docs/statistics.md` has every definition with its formula and source. Sums are exact (`math.fsum`),
+so no figure depends on the order of its rows, and nothing here is ever NaN or infinite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+FEWEST_DAYS = 30
+"""A window shorter than this is not annualised by compounding: one day's 2 % would be 137,000 %."""
+# Returns are ratios of prices or books: a spread this small is the rounding of equal ones.
+_NO_SPREAD = 1e-14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Hold one figure.
+
+    Attributes:
+        name: As in the tables.
+        value: The figure, finite, or None.
+        unit: ``fraction``, ``fraction/year``, ``ratio``, ``probability``, ``count``, ``years``.
+        n: Rows that it came from.
+        reason: Why the value is None, else None.
+    """
+
+    name: str
+    value: float | None
+    unit: str
+    n: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Hold the moments of a series; None where it is too short or does not vary.
+
+    Attributes:
+        n: Rows.
+        mean: Arithmetic mean; from 1 row.
+        deviation: Sample standard deviation (n - 1); from 2 rows, exactly 0 where none varies.
+        skew: Third standardised moment, corrected for its bias; from 3 rows.
+        kurtosis: Fourth standardised moment, likewise, 3 for a normal; from 4 rows.
+    """
+
+    n: int
+    mean: float | None
+    deviation: float | None
+    skew: float | None
+    kurtosis: float | None
+
+
+def moments(values: Sequence[float]) -> Moments:
+    """Return mean, deviation, skew and kurtosis of a series of finite numbers.
+
+    Raises:
+        ValueError: For a number that is not finite.
+    """
+    rows = finite(values)
+    n = len(rows)
+    if n == 0:
+        return Moments(n=0, mean=None, deviation=None, skew=None, kurtosis=None)
+    mean = math.fsum(rows) / n
+    if n == 1:
+        return Moments(n=1, mean=mean, deviation=None, skew=None, kurtosis=None)
+    centred = [row - mean for row in rows]
+    squares = math.fsum(row * row for row in centred)
+    if max(rows) - min(rows) <= _NO_SPREAD * max(1.0, abs(mean)) or squares == 0.0:
+        return Moments(n=n, mean=mean, deviation=0.0, skew=None, kurtosis=None)
+    m2 = squares / n
+    skew = kurtosis = None
+    if n >= 3:
+        g1 = math.fsum(row**3 for row in centred) / n / m2**1.5
+        skew = g1 * math.sqrt(n * (n - 1)) / (n - 2)
+    if n >= 4:
+        g2 = math.fsum(row**4 for row in centred) / n / m2**2 - 3.0
+        kurtosis = 3.0 + ((n + 1) * g2 + 6.0) * (n - 1) / ((n - 2) * (n - 3))
+    return Moments(
+        n=n, mean=mean, deviation=math.sqrt(squares / (n - 1)), skew=skew, kurtosis=kurtosis
+    )
+
+
+def finite(values: Sequence[float]) -> list[float]:
+    """Return the numbers as floats.
+
+    Raises:
+        ValueError: For one that is NaN or infinite.
+    """
+    rows = [float(value) for value in values]
+    for place, row in enumerate(rows):
+        if not math.isfinite(row):
+            raise ValueError(f"row {place} is {row}: leave rows without a number out")
+    return rows
+
+
+def year_fraction(start: date, end: date) -> float:
+    """Return the calendar years from one day to another: whole anniversaries, then days.
+
+    From a date to the same date a year later is exactly 1, leap year or not; the days that are
+    left over count against the length of the year that they lie in.
+    """
+    whole = end.year - start.year
+    if _anniversary(start, whole) > end:
+        whole -= 1
+    last, following = _anniversary(start, whole), _anniversary(start, whole + 1)
+    return whole + (end - last).days / (following - last).days
+
+
+def periods_per_year(sessions: Sequence[date], start: date, end: date) -> float | None:
+    """Return the sessions a year of a calendar around a window, or None where it is not covered.
+
+    The mean number of sessions in the calendar years that the window touches (2018 has 251 on
+    the New York exchange, any year of a market that never closes 365 or 366).
+
+    Args:
+        sessions: All sessions of the calendar for at least those whole years, ascending.
+        start: First day of the window.
+        end: Last day.
+    """
+    first, last = date(start.year, 1, 1), date(end.year, 12, 31)
+    inside = [session for session in sessions if first <= session <= last]
+    # No market stays closed for longer around the turn of a year.
+    if not inside or (inside[0] - first).days > 14 or (last - inside[-1]).days > 14:
+        return None
+    return len(inside) / (end.year - start.year + 1)
+
+
+def performance(
+    equity: Sequence[float],
+    dates: Sequence[date],
+    *,
+    periods_per_year: float | None,
+    benchmark: Sequence[float | None] | None = None,
+    rf_annual: float = 0.0,
+) -> Mapping[str, Measure]:
+    """Return every figure of an equity series, by name.
+
+    Args:
+        equity: Value at each session's close; the first is the start value, before any return.
+        dates: Their sessions, ascending.
+        periods_per_year: Of the calendar; see `periods_per_year`. None: no annual figure.
+        benchmark: Its level on the same dates (or any multiple of it), None where it has none.
+        rf_annual: Risk-free rate a year, a fraction; a session's is ``(1 + rf)^(1/k) - 1``.
+
+    Raises:
+        ValueError: For lists of two lengths, dates that do not ascend, a number that is not finite,
+            a benchmark level or a number of periods that is not above 0, a rate of -1 or below.
+    """
+    values = finite(equity)
+    if len(values) != len(dates) or (benchmark is not None and len(benchmark) != len(dates)):
+        raise ValueError("equity, dates and benchmark differ in length")
+    if any(later <= earlier for earlier, later in itertools.pairwise(dates)):
+        raise ValueError("dates do not ascend")
+    if periods_per_year is not None and not 0.0 < periods_per_year < math.inf:
+        raise ValueError(f"{periods_per_year} periods a year are none")
+    if not -1.0 < rf_annual < math.inf:
+        raise ValueError(f"a risk-free rate of {rf_annual} a year is none")
+    series = _Series(
+        equity=values,
+        years=year_fraction(dates[0], dates[-1]) if len(dates) > 1 else 0.0,
+        days=(dates[-1] - dates[0]).days if dates else 0,
+        k=periods_per_year,
+        rf=0.0
+        if periods_per_year is None
+        else math.expm1(math.log1p(rf_annual) / periods_per_year),
+    )
+    found = [*series.growth(), *series.risk()]
+    if benchmark is not None:
+        found += _Pair.of(series, benchmark).measures()
+    return {measure.name: measure for measure in found}
+
+
+def turnover(traded: Sequence[float], equity: Sequence[float], *, years: float | None) -> Measure:
+    """Return how often a year the book was exchanged: half of all that was traded / mean equity.
+
+    Args:
+        traded: Absolute notional of each filled order, any order.
+        equity: Of every session.
+        years: Length of the window in calendar years, see `year_fraction`.
+    """
+    orders, values = finite(traded), finite(equity)
+    mean = math.fsum(values) / len(values) if values else 0.0
+    if not values:
+        return _none("turnover", "ratio/year", len(orders), "no_rows")
+    if mean <= 0.0:
+        return _none("turnover", "ratio/year", len(orders), "equity_not_positive")
+    if not years or years <= 0.0:
+        return _none("turnover", "ratio/year", len(orders), "too_few_rows")
+    half = math.fsum(abs(order) for order in orders) / 2.0
+    return _some("turnover", half / mean / years, "ratio/year", len(orders))
+
+
+def exposure(gross: Sequence[float]) -> Mapping[str, Measure]:
+    """Return ``exposure`` (mean of gross / equity) and ``time_in_market`` (share above 0).
+
+    Args:
+        gross: Sum of absolute position values / equity, one a session.
+    """
+    rows = finite(gross)
+    n = len(rows)
+    if not rows:
+        names = ("exposure", "time_in_market")
+        return {name: _none(name, "fraction", 0, "no_rows") for name in names}
+    held = sum(1 for row in rows if row > 0.0)
+    return {
+        "exposure": _some("exposure", math.fsum(rows) / n, "fraction", n),
+        "time_in_market": _some("time_in_market", held / n, "fraction", n),
+    }
+
+
+def hit_rate(values: Sequence[float]) -> Measure:
+    """Return the share of values above 0; a value of exactly 0 is a miss."""
+    rows = finite(values)
+    if not rows:
+        return _none("hit_rate", "fraction", 0, "no_rows")
+    return _some("hit_rate", sum(1 for row in rows if row > 0.0) / len(rows), "fraction", len(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Series:
+    """Hold a checked equity series: its years and days, periods a year, rate a period."""
+
+    equity: list[float]
+    years: float
+    days: int
+    k: float | None
+    rf: float
+
+    @property
+    def flaw(self) -> str | None:
+        """Say why there are no returns, or None."""
+        if not self.equity:
+            return "no_rows"
+        if len(self.equity) < 2:
+            return "too_few_rows"
+        # The last one may be: the book is gone, and its last return is -100 % or less.
+        return "equity_not_positive" if min(self.equity[:-1]) <= 0.0 else None
+
+    @property
+    def returns(self) -> list[float]:
+        return [] if self.flaw else [b / a - 1.0 for a, b in _steps(self.equity)]
+
+    def growth(self) -> list[Measure]:
+        n = max(0, len(self.equity) - 1)
+        total = _none("total_return", "fraction", n, self.flaw or "no_rows")
+        cagr = _none("cagr", "fraction/year", n, self.flaw or "too_short_to_annualise")
+        if self.flaw is None:
+            ratio = self.equity[-1] / self.equity[0]
+            total = _some("total_return", ratio - 1.0, "fraction", n)
+            if ratio <= 0.0:
+                cagr = _none("cagr", "fraction/year", n, "equity_not_positive")
+            elif self.days >= FEWEST_DAYS:
+                cagr = _power("cagr", ratio, self.years, n)
+        depth = self._drawdown(n)
+        calmar = _none("calmar", "ratio", n, cagr.reason or depth.reason or "no_drawdown")
+        if cagr.value is not None and depth.value:
+            calmar = _some("calmar", cagr.value / abs(depth.value), "ratio", n)
+        years = _some("years", self.years, "years", n)
+        if self.k is None:
+            return [total, cagr, depth, calmar, years, _none("periods_per_year", "count", n, NO_K)]
+        return [total, cagr, depth, calmar, years, _some("periods_per_year", self.k, "count", n)]
+
+    def _drawdown(self, n: int) -> Measure:
+        """Measure the deepest fall below a former peak, the start value among the peaks."""
+        if self.flaw is not None:
+            return _none("max_drawdown", "fraction", n, self.flaw)
+        peak, deepest = self.equity[0], 0.0
+        for value in self.equity:
+            peak = max(peak, value)
+            deepest = min(deepest, value / peak - 1.0)
+        return _some("max_drawdown", deepest, "fraction", n)
+
+    def risk(self) -> list[Measure]:
+        rows = self.returns
+        n = len(rows)
+        plain = moments(rows)
+        excess = [row - self.rf for row in rows]
+        mean = math.fsum(excess) / n if n else 0.0
+        downside = math.sqrt(math.fsum(min(row, 0.0) ** 2 for row in excess) / n) if n else 0.0
+        short = self.flaw or ("too_few_rows" if n < 2 else None)
+        flat = short or (None if plain.deviation else "no_variation")
+        risen = short or (None if downside > _NO_SPREAD else "no_downside")
+        root = math.sqrt(self.k) if self.k is not None else None
+        spread = plain.deviation or 0.0
+        return [
+            _scaled("mean_return", plain.mean, self.k, "fraction/year", n, self.flaw),
+            _scaled("volatility", spread, root, "fraction/year", n, short),
+            _scaled("downside_deviation", downside, root, "fraction/year", n, short),
+            _scaled("sharpe", mean / spread if spread else None, root, "ratio", n, flat),
+            _scaled("sortino", None if risen else mean / downside, root, "ratio", n, risen),
+            _scaled("sharpe_per_session", mean / spread if spread else None, 1.0, "ratio", n, flat),
+            _scaled("skew", plain.skew, 1.0, "ratio", n, short),
+            _scaled("kurtosis", plain.kurtosis, 1.0, "ratio", n, short),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """Hold a series beside its benchmark: the sessions for which both have a return."""
+
+    series: _Series
+    own: list[float]
+    other: list[float]
+    benchmark_total: float | None
+
+    @classmethod
+    def of(cls, series: _Series, levels: Sequence[float | None]) -> _Pair:
+        known = [level for level in levels if level is not None]
+        if any(level <= 0.0 for level in finite(known)):
+            raise ValueError("a benchmark level is not above 0")
+        own, other = [], []
+        if series.flaw is None:
+            for (first, last), row in zip(_steps(list(levels)), series.returns, strict=True):
+                if first is not None and last is not None:
+                    own.append(row - series.rf)
+                    other.append(last / first - 1.0 - series.rf)
+        whole = len(levels) > 1 and levels[0] is not None and levels[-1] is not None
+        return cls(
+            series=series,
+            own=own,
+            other=other,
+            benchmark_total=levels[-1] / levels[0] if whole else None,  # type: ignore[operator]
+        )
+
+    def measures(self) -> list[Measure]:
+        return [*self._totals(), *self._regression(), *self._active()]
+
+    def _totals(self) -> list[Measure]:
+        n, flaw, ratio = len(self.own), self.series.flaw, self.benchmark_total
+        names = ("benchmark_return", "excess_return", "geometric_alpha")
+        if flaw is not None or ratio is None:
+            return [_none(name, "fraction", n, flaw or "no_benchmark") for name in names]
+        grown = self.series.equity[-1] / self.series.equity[0]
+        figures = (ratio - 1.0, grown - ratio, grown / ratio - 1.0)
+        return [
+            _some(name, figure, "fraction", n) for name, figure in zip(names, figures, strict=True)
+        ]
+
+    def _regression(self) -> list[Measure]:
+        """Fit own = alpha + beta * benchmark by least squares, classical standard errors."""
+        n, k = len(self.own), self.series.k
+        mean_own, mean_other = _mean(self.own), _mean(self.other)
+        sxx = math.fsum((x - mean_other) ** 2 for x in self.other)
+        flaw = self.series.flaw or ("too_few_rows" if n < 3 else None)
+        if flaw is None and not moments(self.other).deviation:
+            flaw = "no_variation"
+        if flaw is not None:
+            return [
+                _none("beta", "ratio", n, flaw),
+                _none("jensen_alpha", "fraction/year", n, flaw),
+                _none("jensen_alpha_se", "fraction/year", n, flaw),
+                _none("jensen_alpha_t", "ratio", n, flaw),
+            ]
+        pairs = list(zip(self.own, self.other, strict=True))
+        beta = math.fsum((y - mean_own) * (x - mean_other) for y, x in pairs) / sxx
+        alpha = mean_own - beta * mean_other
+        left = [(y - mean_own) - beta * (x - mean_other) for y, x in pairs]
+        noise = math.fsum(row * row for row in left) / (n - 2)
+        error = math.sqrt(noise * (1.0 / n + mean_other**2 / sxx))
+        exact = "no_variation" if error <= _NO_SPREAD else None
+        return [
+            _some("beta", beta, "ratio", n),
+            _scaled("jensen_alpha", alpha, k, "fraction/year", n, None),
+            _scaled("jensen_alpha_se", error, k, "fraction/year", n, None),
+            _scaled("jensen_alpha_t", None if exact else alpha / error, 1.0, "ratio", n, exact),
+        ]
+
+    def _active(self) -> list[Measure]:
+        active = moments([own - other for own, other in zip(self.own, self.other, strict=True)])
+        root = math.sqrt(self.series.k) if self.series.k is not None else None
+        n, spread = active.n, active.deviation or 0.0
+        short = self.series.flaw or ("too_few_rows" if n < 2 else None)
+        flat = short or (None if spread else "no_variation")
+        ratio = (active.mean or 0.0) / spread if spread else None
+        return [
+            _scaled("tracking_error", spread, root, "fraction/year", n, short),
+            _scaled("information_ratio", ratio, root, "ratio", n, flat),
+        ]
+
+
+NO_K = "no_calendar"
+"""Reason of an annual figure where the sessions a year are not known."""
+
+
+def _steps(rows: list[_T]) -> list[tuple[_T, _T]]:
+    return list(itertools.pairwise(rows))
+
+
+def _mean(rows: list[float]) -> float:
+    return math.fsum(rows) / len(rows) if rows else 0.0
+
+
+def _anniversary(day: date, years: int) -> date:
+    try:
+        return day.replace(year=day.year + years)
+    except ValueError:  # 29 February
+        return date(day.year + years, 3, 1)
+
+
+def _none(name: str, unit: str, n: int, reason: str) -> Measure:
+    return Measure(name=name, value=None, unit=unit, n=n, reason=reason)
+
+
+def _some(name: str, value: float, unit: str, n: int) -> Measure:
+    if not math.isfinite(value):
+        return _none(name, unit, n, "too_large")
+    return Measure(name=name, value=value, unit=unit, n=n)
+
+
+def _scaled(
+    name: str, value: float | None, factor: float | None, unit: str, n: int, flaw: str | None
+) -> Measure:
+    if flaw is not None or value is None:
+        return _none(name, unit, n, flaw or "too_few_rows")
+    if factor is None:
+        return _none(name, unit, n, NO_K)
+    return _some(name, value * factor, unit, n)
+
+
+def _power(name: str, ratio: float, years: float, n: int) -> Measure:
+    exponent = math.log(ratio) / years
+    if exponent > 700.0:
+        return _none(name, "fraction/year", n, "too_large")
+    # One year is the ratio itself, not the ratio but for a last bit.
+    grown = ratio if years == 1.0 else math.exp(exponent)
+    return _some(name, grown - 1.0, "fraction/year", n)

@@ -1,0 +1,1 @@
+"""Figures of the product against independent libraries that no product code imports."""
