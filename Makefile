@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := check
 .DELETE_ON_ERROR:
 .PHONY: help check demo test cov bench style lint types contracts fix lock install local-model \
-	record-demo key-stability
+	record-demo key-stability soak oracles
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | sort \
@@ -66,6 +66,12 @@ local-model: $(MODEL_INSTALLED) ## Set up a real language model of 135 million p
 
 key-stability: $(INSTALLED) ## Derive known keys under two versions of the client (needs a package index)
 	@$(BIN)/python scripts/key_stability.py
+
+soak: $(INSTALLED) ## Simulate thousands of histories without an effect, and write the table of levels
+	@$(BIN)/python -m benchmarks.soak --into docs/statistics.md --date $$(date +%F) $(ARGS)
+
+oracles: $(INSTALLED) ## Hold the statistics against two more libraries, in an environment of their own
+	@$(BIN)/python scripts/oracles.py $(ARGS)
 
 record-demo: $(INSTALLED) $(MODEL_INSTALLED) ## Record the real-model demo anew (half an hour)
 	@$(BIN)/python scripts/record_real_model.py --model-python $(MODEL_VENV)/bin/python $(ARGS)

@@ -12,7 +12,7 @@ from backtester.errors import UsageError
 from backtester.leak_audit import leakcheck as _of_run
 from backtester.leak_pipeline import PipelineQuestion, check_pipeline
 from backtester.leak_report import LeakReport, Steps
-from backtester.runs import find_run
+from backtester.runs import RunFolder, find_run
 from backtester.snapshot import Snapshot, open_snapshot
 
 
@@ -39,22 +39,19 @@ def leakcheck(
         snapshot: What it is called on: a name, a folder, or opened from one.
         tickers: What it is asked about, on each of the dates.
         dates: Decision dates; or a grid, such as ``weekly``, with start and end.
-        start: First date of a grid.
-        end: Last date of a grid.
-        decision_time: Whether its views are of the ``close`` or the ``open``.
-        reports_dir: Folder of runs, where ``name`` is text.
-        data_dir: Folder of snapshots and cache, likewise.
-        workers: Processes at work.
-        progress: Takes news.
+        start: First date of a grid; ``end`` its last.
+        end: See ``start``.
+        decision_time: ``close`` or ``open``.
+        reports_dir: Folder of runs, where ``name`` is text; so ``data_dir``, of snapshots.
+        data_dir: See ``reports_dir``.
+        workers: Processes at work, which tell ``progress``.
+        progress: See ``workers``.
 
     Returns:
         What was tried and found; ``clean`` says whether nothing was.
     """
     if pipeline is None:
-        if name is None or snapshot is not None:
-            raise UsageError("name a run, or a snapshot and a pipeline with tickers and dates")
-        folder = name.folder if isinstance(name, Run) else find_run(Path(reports_dir), name)
-        data = name.data_dir if isinstance(name, Run) else Path(data_dir)
+        folder, data = _places(name, snapshot, Path(reports_dir), Path(data_dir))
         return _of_run(folder, data, workers=workers, progress=progress)
     if name is not None or snapshot is None or not tickers:
         raise UsageError("a pipeline needs a snapshot, tickers and dates, and no run")
@@ -69,6 +66,17 @@ def leakcheck(
         data_dir=Path(data_dir),
     )
     return check_pipeline(question, workers=workers, progress=progress)
+
+
+def _places(
+    name: Run | str | None, snapshot: object, reports_dir: Path, data_dir: Path
+) -> tuple[RunFolder, Path]:
+    """Return the run and the folder of its data."""
+    if name is None or snapshot is not None:
+        raise UsageError("name a run, or a snapshot and a pipeline with tickers and dates")
+    if isinstance(name, Run):
+        return name.folder, name.data_dir
+    return find_run(reports_dir, name), data_dir
 
 
 def _opened(snapshot: Snapshot | str | Path, data_dir: Path) -> Snapshot:

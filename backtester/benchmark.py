@@ -171,9 +171,7 @@ def _with_other(trade: Trade, legs: _Legs, market: Market, session: date) -> Com
     basis, currency = bench.identity.basis, bench.currency
     leg = legs.between(trade.entry.session, trade.exit.session, trade.entry.point)
     if leg.earned is None or leg.entry is None:
-        return Comparison(
-            basis=basis, currency=currency, reason=leg.reason, instants=leg.instants
-        )
+        return Comparison(basis=basis, currency=currency, reason=leg.reason, instants=leg.instants)
     own_close = market.quote(session, "close")
     from_close = legs.between(session, trade.exit.session, "close")
     own_instants = () if own_close is None else (own_close.known_at,)

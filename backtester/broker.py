@@ -242,9 +242,7 @@ def _carry_out(
         return _gap(market, leave_on, snapshot, entry=entry, exit_session=leave_on)
     earned = market.earned(entry, left, haircut=haircut or 0.0)
     if isinstance(earned, Flaw):
-        return _Window(
-            status="conflict", reason=earned.reason, entry=entry, exit_session=leave_on
-        )
+        return _Window(status="conflict", reason=earned.reason, entry=entry, exit_session=leave_on)
     trade = Trade(entry=entry, exit=left, haircut=haircut or 0.0, earned=earned)
     return _Window(
         status="resolved", reason=None, entry=entry, exit_session=left.session, trade=trade

@@ -326,15 +326,15 @@ def report_of(
         reads=sum(answer.reads for answer in true),
         tables=table_lines(tally, Futures(question.snapshot), extra=(CLOCK,)),
         findings=tuple(tally.findings),
-        not_covered=(
-            static_names(question.snapshot, {answer.key.split("|")[0]: None for answer in true}),
-            ELSEWHERE,
-            *(() if sys.platform == "linux" else (NO_KERNEL,)),
-            MODEL,
-            STAMPS,
-        ),
+        not_covered=_not_covered(question, true),
         raised=sum(answer.raised for answer in true),
     )
+
+
+def _not_covered(question: PipelineQuestion, true: Sequence[Answer]) -> tuple[str, ...]:
+    asked = {answer.key.split("|")[0]: None for answer in true}
+    unseen = () if sys.platform == "linux" else (NO_KERNEL,)
+    return (static_names(question.snapshot, asked), ELSEWHERE, *unseen, MODEL, STAMPS)
 
 
 def _require_answers(target: str, true: Sequence[Answer]) -> None:

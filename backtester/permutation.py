@@ -115,11 +115,7 @@ def path_permutation(
     statistic = math.fsum((r * a)[both[:, used]].tolist()) / cells if cells else None
     exact = math.factorial(tickers) <= EXACT_LIMIT
     if tickers < FEWEST_TICKERS:
-        return PathTest(
-            statistic=statistic, p_value=None, p_two_sided=None, expected=None, draws=0,
-            exact=exact, tickers=tickers, cells=cells, seed=None,
-            reason="too_few_tickers" if cells else "no_rows",
-        )  # fmt: skip
+        return _untested(statistic, tickers, cells, exact=exact)
     found = _permuted(r, a, permutations_of(tickers, seed=seed, draws=draws))
     expected = math.fsum(found.tolist()) / len(found)
     slack = _ROUNDING * max(1e-300, float(np.abs(found).max()))
@@ -137,6 +133,21 @@ def path_permutation(
         cells=cells,
         seed=None if exact else seed,
         reason="no_variation" if flat else None,
+    )
+
+
+def _untested(statistic: float | None, tickers: int, cells: int, *, exact: bool) -> PathTest:
+    return PathTest(
+        statistic=statistic,
+        p_value=None,
+        p_two_sided=None,
+        expected=None,
+        draws=0,
+        exact=exact,
+        tickers=tickers,
+        cells=cells,
+        seed=None,
+        reason="too_few_tickers" if cells else "no_rows",
     )
 
 

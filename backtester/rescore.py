@@ -67,11 +67,7 @@ def rescore(
         DataError: The run is not finished or damaged, or a snapshot is missing.
         UsageError: Rules that do not fit, a window without decisions.
     """
-    manifest = folder.read_manifest()
-    if manifest.status != "finished" or manifest.results_root is None:
-        raise DataError(
-            f"run {manifest.run_id} is {manifest.status}, not finished: run it to its end first"
-        )
+    manifest = _finished(folder)
     config = recorded_config(manifest.config, {"data_dir": data_dir})
     before = _own_snapshot(config.snapshot, data_dir, manifest, wanted=snapshot is None)
     after = before if snapshot is None else open_snapshot(snapshot, data_dir)
@@ -83,10 +79,9 @@ def rescore(
         snapshot_id=manifest.snapshot_id,
         universe=tuple(manifest.identity["tickers"]),
     )
-    if after.id != manifest.snapshot_id:
-        changes = {**changes, "snapshot_id": after.id}
-    if changes:
-        definition = changed(definition, **changes)
+    others = {} if after.id == manifest.snapshot_id else {"snapshot_id": after.id}
+    if changes or others:
+        definition = changed(definition, **changes, **others)
     return _kept(
         folder,
         manifest,
@@ -96,6 +91,15 @@ def rescore(
         again=again,
         book_required=book_required,
     )
+
+
+def _finished(folder: RunFolder) -> RunManifest:
+    manifest = folder.read_manifest()
+    if manifest.status != "finished" or manifest.results_root is None:
+        raise DataError(
+            f"run {manifest.run_id} is {manifest.status}, not finished: run it to its end first"
+        )
+    return manifest
 
 
 def score(

@@ -23,6 +23,9 @@ HORIZONS: Final = (1, 5, 20)
 """Horizons, in sessions, that every score has beside its own."""
 
 PLACEBO_DRAWS: Final = 200
+DEFAULT_COSTS: Final = Costs(commission_bps=1.0, slippage_bps=5.0)
+"""What a run's own score charges: a book without costs is no book that anybody could have had."""
+
 _DIGITS: Final = 12
 # What can be changed without trying anything new: more data, another cut of the same figures.
 _NO_TRIAL: Final = ("snapshot_id", "fold", "placebo_draws", "seed", "score_id")
@@ -208,6 +211,7 @@ def run_definition(
         benchmark=config.benchmark,
         benchmark_map=dict(config.benchmark_map),
         haircut=config.delisting_haircut,
+        costs=DEFAULT_COSTS,
         first=config.start,
         last=config.end,
         score_id=DEFAULT_SCORE,

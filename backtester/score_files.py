@@ -159,7 +159,7 @@ def score_ids(run_folder: Path) -> tuple[str, ...]:
     place = scores_folder(run_folder)
     if not place.is_dir():
         return ()
-    names = [child.name for child in place.iterdir() if (child / _DEFINITION).is_file()]
+    names = [child.name for child in sorted(place.iterdir()) if (child / _DEFINITION).is_file()]
     return tuple(sorted(name for name in names if not name.startswith(".")))
 
 

@@ -61,10 +61,12 @@ Slots = Annotated[int | None, _count("--slots", "Parts of the book; default one 
 Cash = Annotated[float | None, _number("--start-cash", "Start cash of the book.")]
 Haircut = Annotated[float | None, _number("--haircut", "Taken off a last close, 0 to 1.")]
 RiskFree = Annotated[float | None, _number("--rf", "Risk-free rate a year, a fraction.")]
-Commission = Annotated[float | None, _number("--commission-bps", "Commission, bps of notional.")]
+Commission = Annotated[
+    float | None, _number("--commission-bps", "Commission, bps of notional; 1 by default.")
+]
 PerShare = Annotated[float | None, _number("--commission-per-share", "Commission a share.")]
 Minimum = Annotated[float | None, _number("--commission-minimum", "Least commission an order.")]
-Slippage = Annotated[float | None, _number("--slippage-bps", "Worse price, bps.")]
+Slippage = Annotated[float | None, _number("--slippage-bps", "Worse price, bps; 5 by default.")]
 Cap = Annotated[
     float | None, _number("--participation-cap", "Most of a bar's volume an order may take.")
 ]
@@ -141,19 +143,22 @@ def score(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Score a run's stored decisions under other rules; no model is asked."""
+    _score(dict(context.params))
+
+
+def _score(asked: dict[str, Any]) -> None:
     from backtester.cli.render_scores import show_revisions, show_score_table, show_scores
     from backtester.rescore import rescore
     from backtester.runs import find_run
 
-    asked = dict(context.params)
     changes = _changes(asked)
     done = rescore(
-        find_run(reports_folder(reports_dir), name),
-        data_folder(data_dir),
+        find_run(reports_folder(asked["reports_dir"]), asked["name"]),
+        data_folder(asked["data_dir"]),
         changes,
-        snapshot=snapshot,
-        again=again,
-        book_required=bool(_OF_THE_BOOK & set(changes)) or charge_model_cost,
+        snapshot=asked["snapshot"],
+        again=asked["again"],
+        book_required=bool(_OF_THE_BOOK & set(changes)) or asked["charge_model_cost"],
     )
     label = f" ({done.label})" if done.label else ""
     typer.echo(f"score {done.score_id} of run {done.run_id}{label}: 0 model calls")
@@ -253,9 +258,12 @@ def _weights(text: str) -> dict[str, float]:
 
 
 def _costs(asked: dict[str, Any]) -> Costs:
-    from backtester.costs import Costs
+    """Return the costs of a run's own score, with those that are named in their place."""
+    from dataclasses import replace
 
-    return Costs(**{word: asked[word] for word in _COSTS if asked[word] is not None})
+    from backtester.score_definition import DEFAULT_COSTS
+
+    return replace(DEFAULT_COSTS, **{w: asked[w] for w in _COSTS if asked[w] is not None})
 
 
 def compare(

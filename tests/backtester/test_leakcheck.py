@@ -177,10 +177,10 @@ def test_a_same_bar_fill_that_is_asked_for_is_flagged_and_passes(workspace: Work
 
 
 def test_a_window_that_was_never_entered_is_no_fill(workspace: Workspace) -> None:
-    # The data end on 2018-03-14: the last decision is filled on a session that is not there.
+    # The data end on 2018-03-13: the last decision is filled on a session that is not there.
     config = workspace.config(
-        tickers=("AAA",), grid="2018-03-13,2018-03-14", start=date(2018, 3, 13),
-        end=date(2018, 3, 14), horizon=1,
+        tickers=("AAA",), grid="2018-03-12,2018-03-13", start=date(2018, 3, 12),
+        end=date(2018, 3, 13), horizon=1,
     )  # fmt: skip
     report = leakcheck(RunFolder(run(config).folder), workspace.data)
 

@@ -245,10 +245,9 @@ def test_publishing_again_replaces_the_runs_own_rows(database: Path) -> None:
 
 def test_publishing_again_and_again_does_not_grow_the_file(database: Path) -> None:
     run = make_run(tickers=[f"T{number}" for number in range(50)])
-    published(database, run, run)
-    size = database.stat().st_size
-    published(database, run, run, run, run)
-    assert database.stat().st_size <= size
+    # Blocks that were freed are used again by the next time but one.
+    sizes = [published(database, run).stat().st_size for _ in range(9)]
+    assert max(sizes[4:]) <= max(sizes[:4])
 
 
 def test_a_run_name_is_data_and_no_sql(database: Path) -> None:

@@ -581,6 +581,7 @@ def test_the_document_of_a_run_holds_summary_table_audit_and_costs(table: Path) 
         "cost_by_day",
         "cache_efficiency",
         "knowledge",
+        "scores",
     ]
     summary, ratings = document["summary"], document["ratings"]
     assert isinstance(summary, dict)

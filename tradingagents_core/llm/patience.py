@@ -110,12 +110,21 @@ def may_pass(status: int, headers: Mapping[str, str]) -> bool:
     return status in PASSES_BY_WAITING or status >= 500
 
 
+_UNSENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.LocalProtocolError,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.WriteError,
+    httpx2.WriteTimeout,
+)
+
+
 def had_gone_out(error: BaseException | None) -> bool:
     """Say whether a request was sent when it failed, so that somebody may bill it."""
-    unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.WriteError)
-    unsent += (httpx2.WriteTimeout, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)
-    unsent += (httpx2.ProxyError,)
-    return isinstance(error, httpx2.HTTPError) and not isinstance(error, unsent)
+    return isinstance(error, httpx2.HTTPError) and not isinstance(error, _UNSENT)
 
 
 def asked_wait_s(headers: Mapping[str, str]) -> float | None:
