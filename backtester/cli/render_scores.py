@@ -80,7 +80,7 @@ def _rules(summary: ScoreSummary) -> str:
 
 def _book_tables(summary: ScoreSummary) -> tuple[Table, Table]:
     wide, narrow = simple_table("book"), simple_table("book")
-    headings = ("total return", "a year", "volatility", "sharpe", "max drawdown", "turnover")
+    headings = ("total return", "a year", "volatility", "sharpe", "max drawdown", "turnover a year")
     for place, heading in enumerate(headings):
         wide.add_column(heading, justify="right")
         if place in (0, 3, 4):
@@ -89,10 +89,10 @@ def _book_tables(summary: ScoreSummary) -> tuple[Table, Table]:
         figures = (
             _percent(book.total_return),
             _percent(book.cagr),
-            _percent(book.volatility),
+            _amount(book.volatility, percent=True),
             _number(book.sharpe),
             _percent(book.max_drawdown),
-            _number(book.turnover),
+            _amount(book.turnover),
         )
         name = _name_of(book, summary.books)
         wide.add_row(name, *figures)
@@ -184,6 +184,13 @@ def _percent(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:+.2f}"
+
+
+def _amount(value: float | None, *, percent: bool = False) -> str:
+    """Return what is never below zero, without a sign."""
+    if value is None:
+        return "n/a"
+    return f"{100 * value:.3f} %" if percent else f"{value:.2f}"
 
 
 # ------------------------------------------------------------------------------------ two runs
