@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from backtester.errors import UsageError
 from backtester.freeze_parts import Parts
 from backtester.freeze_plan import JOIN, SUBJECTS, WITH_BARS, FreezePlan
@@ -36,6 +38,15 @@ from backtester.vendors.registry import vendor_row
 # Cheap to read again, and a file may have been mended since.
 NOT_KEPT: Final = frozenset({"files"})
 _NEXT: Final = (NoData, NotConfigured, BadResponse)
+# What the code of a vendor stumbles with over an answer that nobody foresaw.
+_STUMBLES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +231,7 @@ class Asking:
         vendor = self._vendor(name)
         self.asked += 1
         try:
-            capture = _as_asked(name, wanted, vendor.capture(wanted))
+            capture = _as_asked(name, wanted, _captured(vendor, wanted))
         except NoData as error:
             if name not in NOT_KEPT:
                 self._parts.keep_none(name, wanted, str(error))
@@ -267,6 +278,21 @@ def _stopped(name: str, request: Request, error: VendorError) -> str:
     )
 
 
+def _captured(vendor: Vendor, wanted: Wanted) -> Capture:
+    """Ask a vendor.
+
+    Raises:
+        VendorError: As the vendor has it; `BadResponse` also where its code stumbles.
+    """
+    try:
+        return vendor.capture(wanted)
+    except _STUMBLES as error:
+        # The error's own words may hold anything, an address with a key among it.
+        raise BadResponse(
+            f"it could not make rows of the answer ({type(error).__name__}; --debug says where)"
+        ) from error
+
+
 def _as_asked(name: str, wanted: Wanted, capture: Capture) -> Capture:
     """Hold an answer to what was asked for.
 
@@ -276,6 +302,11 @@ def _as_asked(name: str, wanted: Wanted, capture: Capture) -> Capture:
     """
     if not isinstance(capture, Capture):
         raise UsageError(f"vendor {name} answered a {type(capture).__name__}, not a Capture")
+    for table, found in capture.rows.items():
+        if not isinstance(found, pa.Table):
+            raise UsageError(
+                f"vendor {name} answered {table} as a {type(found).__name__}, not an Arrow table"
+            )
     along = {wanted.table, *(WITH_BARS if wanted.table == "bars" else ())}
     rows = {table: found for table, found in capture.rows.items() if table in along}
     for table, found in rows.items():

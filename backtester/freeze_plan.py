@@ -239,7 +239,12 @@ def load_plan(
     chains, options = given.pop("vendors", ()), given.pop("options", ())
     values |= given
     if values.get("extends") is not None and data_dir is not None:
-        values = {**_of_base(str(values["extends"]), data_dir), **values}
+        base = _of_base(str(values["extends"]), data_dir)
+        if "warmup" not in values and str(values.get("start", "")) > str(base["start"]):
+            # The start that the snapshot was frozen with lies after its own: it had a warm-up.
+            # Asked for less, the vendor would seem to have lost what was never asked for.
+            values["start"] = base["start"]
+        values = {**base, **values}
     kinds = {word: _as_table(values.pop(word, {}), word) for word in _NAMED_BY_OTHERS}
     values["chains"] = {
         **_of_kinds(kinds),

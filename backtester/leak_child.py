@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass
@@ -30,6 +32,7 @@ from tradingagents_core.errors import LookaheadError
 
 READY: Final = "ready"
 IMPORT: Final = "import"
+_SEEN: Final = tuple(part.name for part in dataclasses.fields(Sightings))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,7 @@ class Job:
         watched: Folders whose files only views may read.
         paths: Where modules are looked for, beside the child's own places.
         result: File that the answers go to.
+        since: When the audit began, in nanoseconds, as the file system has it.
     """
 
     target: str
@@ -69,6 +73,7 @@ class Job:
     watched: tuple[str, ...]
     paths: tuple[str, ...]
     result: str
+    since: int = 0
 
     @classmethod
     def of_json(cls, text: str) -> Job:
@@ -92,6 +97,8 @@ class Answer:
             count.
         surely: Files of a snapshot that this process opened.
         somebody: Files of a snapshot that somebody opened.
+        elsewhere: Other files that were there and were read.
+        fresh: Those of them that had been written since the audit began.
         planted: What was changed, by table: rows, added rows and texts.
         reads: Reads of the view.
     """
@@ -102,6 +109,8 @@ class Answer:
     trouble: tuple[str, str] | None = None
     surely: tuple[str, ...] = ()
     somebody: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
     planted: Mapping[str, Planted] = dataclasses.field(default_factory=dict)
     reads: int = 0
 
@@ -111,7 +120,7 @@ class Answer:
         fields = json.loads(line)
         trouble = fields.pop("trouble")
         planted = {name: Planted(**one) for name, one in fields.pop("planted").items()}
-        for name in ("surely", "somebody"):
+        for name in _SEEN:
             fields[name] = tuple(fields[name])
         return cls(**fields, trouble=None if trouble is None else tuple(trouble), planted=planted)
 
@@ -241,7 +250,7 @@ def answers(job: Job, watch: FileWatch, snapshot: Snapshot) -> Iterator[Answer]:
 
 
 def _with(answer: Answer, seen: Sightings) -> Answer:
-    return dataclasses.replace(answer, surely=seen.surely, somebody=seen.somebody)
+    return dataclasses.replace(answer, **{name: getattr(seen, name) for name in _SEEN})
 
 
 def _clock_of(way: str) -> AbstractContextManager[Any]:
@@ -257,7 +266,7 @@ def main(words: Sequence[str]) -> int:
     sys.stdout.flush()
     # Others open the snapshot until all are ready, and a watch would see them do it.
     sys.stdin.readline()
-    watch = FileWatch([Path(folder) for folder in job.watched])
+    watch = FileWatch([Path(folder) for folder in job.watched], since=job.since)
     with (
         Path(job.result).open("w", encoding="utf-8") as result,
         redirect_stdout(sys.stderr),
@@ -271,5 +280,15 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _end(code: int) -> None:
+    """End this process, also where the pipeline has left a thread behind that goes on."""
+    others = (one for one in threading.enumerate() if one is not threading.main_thread())
+    if any(not one.daemon for one in others):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _end(main(sys.argv[1:]))

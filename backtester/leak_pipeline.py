@@ -19,7 +19,8 @@ in order, so nothing that the pipeline remembers can hide a difference. Caught a
 differs or holds a canary (the future came through the view, through the snapshot behind it, or
 through a global that holds either), a file of any snapshot that is opened past the view, also
 while the module is imported or by a C library, and a network connection. An output that differs
-without any change proves nothing, and fails as ``repeat``.
+without any change proves nothing, and fails as ``repeat``; so does, as ``memory``, one that rests
+on a file that was written since the audit began, for it may repeat what another world gave.
 """
 
 from __future__ import annotations
@@ -62,9 +63,16 @@ _TRUE: Final = "true"
 _AGAIN: Final = "again"
 # Another process may open a snapshot by chance, but not at the same call of two worlds.
 _SURE_IN: Final = 2
+_MOST_NAMED: Final = 5
+# What a function without a result gives, as text.
+_NOTHING: Final = frozenset({"", "null", "[]", "{}"})
 
 ELSEWHERE: Final = (
     "data elsewhere: files, databases and variables that hold the future and come from no snapshot"
+)
+CHILDREN: Final = (
+    "programs that it starts: the network is not shut to them, and a clock that a C library reads "
+    "(numpy.datetime64('now')) is not moved"
 )
 NO_KERNEL: Final = "files opened by C libraries: only on Linux can they be seen"
 MODEL: Final = "the model: its answers are not part of this, and neither is its training data"
@@ -130,10 +138,11 @@ def check_pipeline(
     calls = _calls(question)
     progress.began(f"{target} on {question.snapshot.name}", len(_WORLDS))
     found: dict[str, Sequence[Answer]] = {}
-    with tempfile.TemporaryDirectory(prefix="leakcheck-") as place:
+    with tempfile.TemporaryDirectory(prefix="leakcheck-") as name:
+        place = Path(name)
         for first in range(0, len(_WORLDS), workers):
             wave = _WORLDS[first : first + workers]
-            jobs = [_job(question, target, calls, one, Path(place)) for one in wave]
+            jobs = [_job(question, target, calls, one, place) for one in wave]
             for one, answered in zip(wave, _done(jobs), strict=True):
                 found[one.name] = answered
             progress.advanced(len(wave), 0)
@@ -208,10 +217,19 @@ def _job(
         watched=tuple(str(path) for path in _watched(question)),
         paths=tuple(path for path in sys.path if path),
         result=str(place / f"{world.name}.answers"),
+        since=_began(place),
     )
     file = place / f"{world.name}.job"
     file.write_text(json.dumps(asdict(job)), encoding="utf-8")
     return file
+
+
+def _began(place: Path) -> int:
+    """Return when the audit began by the clock of the file system, which no test moves."""
+    mark = place / "began"
+    if not mark.exists():
+        mark.touch()
+    return mark.stat().st_mtime_ns
 
 
 def _watched(question: PipelineQuestion) -> list[Path]:
@@ -226,7 +244,8 @@ def _done(jobs: Sequence[Path]) -> Iterator[tuple[Answer, ...]]:
         children = []
         for job in jobs:
             child = subprocess.Popen(
-                [sys.executable, "-m", "backtester.leak_child", str(job)],
+                # Each has another hash seed, also where the environment fixes one.
+                [sys.executable, "-R", "-m", "backtester.leak_child", str(job)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -301,9 +320,11 @@ def report_of(
     true = [answer for answer in found[_TRUE] if answer.key != IMPORT]
     _require_answers(target, true)
     tally = Tally()
-    tally.findings += _of_files(found)
+    tally.findings += (*_of_files(found), *_of_memory(found))
     tally.findings += _of_trouble(found)
-    unsteady = {finding.where for finding in tally.findings if finding.check != "file"}
+    unsteady = {
+        finding.where for finding in tally.findings if finding.check not in ("file", "memory")
+    }
     for answer in _differing(found, _AGAIN, unsteady):
         unsteady.add(answer.key)
         tally.findings.append(_not_repeated(found, answer))
@@ -326,21 +347,30 @@ def report_of(
         reads=sum(answer.reads for answer in true),
         tables=table_lines(tally, Futures(question.snapshot), extra=(CLOCK,)),
         findings=tuple(tally.findings),
-        not_covered=_not_covered(question, true),
+        not_covered=_not_covered(question, found[_TRUE]),
         raised=sum(answer.raised for answer in true),
     )
 
 
 def _not_covered(question: PipelineQuestion, true: Sequence[Answer]) -> tuple[str, ...]:
-    asked = {answer.key.split("|")[0]: None for answer in true}
+    asked = {answer.key.split("|")[0]: None for answer in true if answer.key != IMPORT}
     unseen = () if sys.platform == "linux" else (NO_KERNEL,)
-    return (static_names(question.snapshot, asked), ELSEWHERE, *unseen, MODEL, STAMPS)
+    read = list(dict.fromkeys(path for answer in true for path in answer.elsewhere))
+    more = f" and {len(read) - _MOST_NAMED} more" if len(read) > _MOST_NAMED else ""
+    told = f"; it read {', '.join(read[:_MOST_NAMED])}{more}" if read else ""
+    names = static_names(question.snapshot, asked)
+    return (names, f"{ELSEWHERE}{told}", CHILDREN, *unseen, MODEL, STAMPS)
 
 
 def _require_answers(target: str, true: Sequence[Answer]) -> None:
     for answer in true:
         if answer.trouble and answer.trouble[0] == "return":
             raise UsageError(f"pipeline {target} at {answer.key}: {answer.trouble[1]}")
+    if all(answer.trouble is None and answer.text.strip() in _NOTHING for answer in true):
+        raise UsageError(
+            f"pipeline {target} returned nothing at any of {len(true)} calls, so there is nothing "
+            "to compare: return its prompts, its decision, or both"
+        )
     if all(answer.raised for answer in true):
         raise DataError(
             f"pipeline {target} raised at every one of {len(true)} calls, so nothing was "
@@ -368,6 +398,24 @@ def _of_files(found: Mapping[str, Sequence[Answer]]) -> Iterator[Finding]:
             where="while its module was imported" if key == IMPORT else key,
             detail=f"opened {file.parent.name}/{file.name} past the view, with every later row",
             table=file.stem if file.stem in TABLES else FILES,
+        )
+
+
+def _of_memory(found: Mapping[str, Sequence[Answer]]) -> Iterator[Finding]:
+    places = {
+        (answer.key, path)
+        for answers in found.values()
+        for answer in answers
+        for path in answer.fresh
+    }
+    calls = [answer.key for answer in found[_TRUE]]
+    for key, path in sorted(places, key=lambda place: (calls.index(place[0]), place[1])):
+        yield Finding(
+            check="memory",
+            where="while its module was imported" if key == IMPORT else key,
+            detail=f"it read {path}, which was written since the audit began: what another world "
+            "left there can hide a difference; audit it without that memory",
+            table=FILES,
         )
 
 

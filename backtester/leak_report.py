@@ -28,7 +28,7 @@ class Finding:
 
     Attributes:
         check: Of a run ``prompt, lesson, settlement, fill, lesson_shown`` or ``read``; of a
-            pipeline ``output, repeat, file, network`` or ``lookahead``.
+            pipeline ``output, repeat, file, memory, network`` or ``lookahead``.
         where: Cell, and node where there is one.
         detail: What changed or what the row says.
         table: Table that it came from, ``lessons`` or ``clock``; empty where that is not known.

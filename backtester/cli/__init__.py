@@ -88,7 +88,8 @@ def run(arguments: list[str]) -> int:
         arguments: Words after the program's name.
     """
     debug = "--debug" in arguments
-    arguments = [word for word in arguments if word != "--debug"]
+    # Nothing was asked for, so what there is to ask for is the answer.
+    arguments = [word for word in arguments if word != "--debug"] or ["--help"]
     try:
         load_dotenv()
         code = app(args=arguments, standalone_mode=False, prog_name="backtester")
@@ -102,9 +103,7 @@ def run(arguments: list[str]) -> int:
             return 0
         raise
     except TyperException as error:
-        return _say(
-            f"error: {_one_line(error.format_message()).rstrip('.')}: see 'backtester --help'", 2
-        )
+        return _misused(error.format_message())
     except (BacktesterError, CoreError, LookaheadError, OSError) as error:
         if debug:
             raise
@@ -116,6 +115,14 @@ def run(arguments: list[str]) -> int:
         return _say(f"fault: {kind}: {_one_line(error)} (a fault of our own; see --debug)", 70)
     # Typer turns an interrupt into an exit code of its own.
     return _interrupted() if code == INTERRUPTED else int(code or 0)
+
+
+def _misused(message: str) -> int:
+    if message.startswith("Usage:"):
+        # A group of commands without a command: its help is no error in one line.
+        typer.echo(message)
+        return 2
+    return _say(f"error: {_one_line(message).rstrip('.')}: see 'backtester --help'", 2)
 
 
 def _interrupted() -> int:

@@ -189,7 +189,8 @@ def _show(frozen: Frozen) -> None:
     findings = snapshot.manifest.findings
     for finding in findings[:_MOST_TOLD]:
         where = " ".join(str(word) for word in (finding.instrument, finding.session) if word)
-        typer.echo(printable(f"{finding.kind}: {where}: {finding.message}", keep=""))
+        words = (finding.kind, where, finding.message)
+        typer.echo(printable(": ".join(word for word in words if word), keep=""))
     if len(findings) > _MOST_TOLD:
         typer.echo(
             f"... and {len(findings) - _MOST_TOLD} more: backtester snapshot show {snapshot.name}"

@@ -160,11 +160,22 @@ def show_run(database: Path, run_id: str, *, note: str = "") -> None:
         _OUT.print(f'  backtester sql "{example.format(run_id=run_id)}"', markup=False)
 
 
+def _open_ends(summary: store.RunSummary) -> str:
+    """Name what else a window can come to; most runs have none of it."""
+    counted = {
+        "with a missing bar": summary.missing_bar,
+        "with bars in conflict": summary.conflict,
+        "delisted": summary.delisted,
+    }
+    return "".join(f", {count} {name}" for name, count in counted.items() if count)
+
+
 def _first_lines(summary: store.RunSummary) -> Iterator[str]:
     warmup = f" ({summary.warmup} of them warm-up, not scored)" if summary.warmup else ""
     yield (
         f"{summary.cells} cells{warmup}: {summary.unread} unread, {summary.failed} failed, "
-        f"{summary.no_data} without data, {summary.pending} pending; {summary.resolved} resolved"
+        f"{summary.no_data} without data, {summary.pending} pending{_open_ends(summary)}; "
+        f"{summary.resolved} resolved"
     )
     held = (
         f"alpha: against {summary.benchmark} "

@@ -110,6 +110,12 @@ def _breaches(made: Callable[[], Vendor], case: Case) -> Iterator[Breach]:
     if not isinstance(capture, Capture):
         yield Breach(rule="answer", message=f"it answered a {type(capture).__name__}")
         return
+    given: Mapping[str, object] = capture.rows
+    for name, held in given.items():
+        if not isinstance(held, pa.Table):
+            words = f"its {name} are a {type(held).__name__}, not an Arrow table"
+            yield Breach(rule="answer", message=words)
+            return
     yield from _answered(capture, case)
     for name, rows in capture.rows.items():
         if name in TABLES:

@@ -71,7 +71,8 @@ def test_a_plan_is_shown_with_every_figure_whole(shown: Shown, width: int) -> No
 
     # 3 Fridays, 2 tickers, each cell at most 3 times; 6 tool turns and the report.
     assert re.search(r"^model    rulebook:rulebook-1$", out, re.MULTILINE)
-    assert out.count("Market Analyst") == (2 if width == 80 else 1)
+    rows = [line for line in out.splitlines() if line.startswith("Market Analyst")]
+    assert len(rows) == (2 if width == 80 else 1)
     assert widest_table_line(out) <= width
     total = [figure for line in out.splitlines() for figure in line.split() if "total" in line]
     assert len([figure for figure in total if re.fullmatch(r"[\d,]+(\.\d{4})?", figure)]) == 8
@@ -126,3 +127,15 @@ def test_a_run_is_shown_with_every_figure_whole(
     assert re.search(r"prediction_markets +\d+ +\d+ ", out)
     assert re.search(r"^Hold +\d+ +\d+ ", out, re.MULTILINE)
     assert recorded[1].run_id in out
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 0), (["cassette"], 2), (["snapshot"], 2)])
+def test_a_command_that_is_not_named_is_answered_with_the_help(
+    words: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(words) == code
+
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.startswith("Usage: backtester")
+    assert said.out.count("\n") > 8

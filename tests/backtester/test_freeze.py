@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -390,6 +391,47 @@ def test_rows_that_were_not_public_or_lie_beyond_the_range_are_left_out(tmp_path
     assert frozen.snapshot.table("news").column("id").to_pylist() == ["0"]
     told = [f.message for f in frozen.snapshot.manifest.findings]
     assert "news: 1 rows were not public when the capture was made; left out" in told
+
+
+def test_an_answer_over_which_a_vendor_stumbles_is_a_bad_one_and_tells_no_secret(
+    tmp_path: Path,
+) -> None:
+    def stumbles(wanted: Wanted) -> Capture:
+        if wanted.table == "bars":
+            return bars(wanted)
+        raise OverflowError("https://example.test/?apikey=s3cret")
+
+    plan = plan_of(tables=("bars", "news"), symbols=("AAA",))
+    frozen = run(tmp_path, plan, Scripted("yfinance", stumbles))
+    assert frozen.snapshot.manifest.absent["news"] == (
+        "yfinance: it could not make rows of the answer (OverflowError; --debug says where)"
+    )
+    assert "s3cret" not in (frozen.snapshot.path / "manifest.json").read_text()
+
+
+def test_a_row_from_between_the_capture_and_the_end_of_the_last_day_is_left_out(
+    tmp_path: Path,
+) -> None:
+    late = datetime(2024, 3, 9, 3, tzinfo=UTC)
+
+    def answer(wanted: Wanted) -> Capture:
+        return bars(wanted) if wanted.table == "bars" else news(wanted, NOW, late)
+
+    plan = plan_of(tables=("bars", "news"), symbols=("AAA",))
+    now = datetime(2024, 3, 9, 2, tzinfo=UTC)
+    frozen = run(tmp_path, plan, Scripted("yfinance", answer), now=now)
+    assert frozen.snapshot.table("news").num_rows == 0
+    told = [f.message for f in frozen.snapshot.manifest.findings]
+    assert "news: 2 rows were not public when the capture was made; left out" in told
+
+
+def test_rows_that_are_no_table_are_refused_with_what_they_are(tmp_path: Path) -> None:
+    def framed(wanted: Wanted) -> Capture:
+        answer = bars(wanted)
+        return replace(answer, rows={name: rows.to_pandas() for name, rows in answer.rows.items()})
+
+    with pytest.raises(UsageError, match="answered bars as a DataFrame, not an Arrow table"):
+        run(tmp_path, plan_of(symbols=("AAA",)), Scripted("yfinance", framed))
 
 
 def test_rows_of_another_instrument_are_refused(tmp_path: Path) -> None:

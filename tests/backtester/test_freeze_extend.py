@@ -76,6 +76,18 @@ def test_the_new_values_are_taken_where_the_plan_says_so(tmp_path: Path) -> None
     assert verify_snapshot(frozen.snapshot.path) == []
 
 
+def test_an_extension_asks_for_the_sessions_before_the_start_too(tmp_path: Path) -> None:
+    # Asked for less, the vendor would seem to have lost what was never asked for.
+    before = plan_of(name="old", symbols=("AAA",), start=date(2024, 3, 5), warmup=2)
+    assert run(tmp_path, before, Scripted("yfinance", bars)).snapshot.start == date(2024, 3, 1)
+    again = {"name": "new", "extends": "old", "end": "2024-03-12", "vendors": ["bars=yfinance"]}
+
+    plan = load_plan(None, {**again, "start": "2024-03-05"}, data_dir=tmp_path)
+    assert (plan.start, plan.warmup) == (date(2024, 3, 1), 0)
+    told = load_plan(None, {**again, "start": "2024-03-05", "warmup": 2}, data_dir=tmp_path)
+    assert (told.start, told.warmup) == (date(2024, 3, 5), 2)
+
+
 def test_an_extension_loses_neither_symbols_nor_dates(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds AAA as well"):
         extended(tmp_path, symbols="BBB")

@@ -132,6 +132,7 @@ def test_an_error_that_is_the_same_in_every_world_is_counted_and_no_leak(audit: 
     [
         (leaky_pipelines.always_raises, DataError, "raised at every one of 2 calls"),
         (leaky_pipelines.returns_an_object, UsageError, "a object cannot be compared"),
+        (leaky_pipelines.returns_nothing, UsageError, "returned nothing at any of 2 calls"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_and_never_called_clean(
@@ -193,6 +194,31 @@ def test_files_opened_past_the_view_are_found_though_every_output_is_equal(
     assert "small/bars.parquet" in report.findings[0].detail
 
 
+def test_a_memory_on_disk_proves_nothing_and_one_from_before_is_named(
+    snapshot: Snapshot, data: Path
+) -> None:
+    question = question_of(leaky_pipelines.remembers_on_disk, snapshot, data)
+
+    report = check_pipeline(question, workers=3)
+
+    found = [finding for finding in report.findings if finding.check == "memory"]
+    assert {finding.where for finding in found} == {f"AAA|{day}" for day in DATES}
+    memo = data.parent / f"memo-AAA-{DATES[0]}"
+    assert f"it read {memo}, which was written since the audit began" in found[0].detail
+    # Once it is there, all worlds agree, and the report can only say what was read.
+    later = check_pipeline(question, workers=5)
+    assert later.clean
+    assert any(f"it read {memo}" in words for words in later.not_covered)
+
+
+def test_a_thread_that_a_pipeline_leaves_behind_does_not_hold_the_audit_up(
+    snapshot: Snapshot, data: Path
+) -> None:
+    question = question_of(leaky_pipelines.leaves_a_thread_behind, snapshot, data)
+
+    assert check_pipeline(question, workers=5).clean
+
+
 # ------------------------------------------------------------------------------ command line
 
 
@@ -203,8 +229,13 @@ def leakcheck_command(data: Path, pipeline: str, tickers: str, *more: str) -> in
 
 
 def test_a_pipeline_that_reads_t_plus_1_is_exit_7_and_its_memory_hides_nothing(
-    snapshot: Snapshot, data: Path, capfd: pytest.CaptureFixture[str]
+    snapshot: Snapshot,
+    data: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+
     code = leakcheck_command(data, "remembers_or_shuffles", "AAA,BBB")
 
     assert code == 7

@@ -119,6 +119,22 @@ def test_no_earlier_row_is_touched_and_no_later_one_is_left_as_it_was(way: Any) 
             assert later(changed) == []
 
 
+@pytest.mark.parametrize("way", [REWRITTEN, CUT], ids=lambda way: way.name)
+def test_a_row_without_a_date_counts_as_a_later_one(way: Any) -> None:
+    rows = WORLD.table("news").slice(0, 1)
+    undated = rows.set_column(
+        rows.schema.get_field_index("known_at"),
+        rows.schema.field("known_at"),
+        pa.nulls(1, rows.schema.field("known_at").type),
+    )
+    world = Futures(WORLD.replace_tables(undated=True, news=undated)).world(way, CUTOFF, TODAY)
+
+    titles = world.snapshot.table("news").column("title").to_pylist()
+    assert [str(title).partition(" ")[0] for title in titles] == (
+        [] if way == CUT else ["FUTURE-CANARY.news.title"]
+    )
+
+
 def test_a_later_price_is_ten_times_as_high_and_its_day_stays() -> None:
     changed = Futures(WORLD).world(REWRITTEN, CUTOFF, TODAY).snapshot.bars("AAA")
     true = WORLD.bars("AAA")

@@ -18,7 +18,7 @@ from backtester.backtest import RunResult, document_of, rebuild_database, run
 from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
 from backtester.journal import Ledger, read_ledger
-from backtester.leakcheck import leakcheck
+from backtester.leak_audit import leakcheck
 from backtester.network import blocked_attempts
 from backtester.plan import cache_folder
 from backtester.replays import replay

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,25 @@ def opens_by_our_own_door(view: AsOfView, ticker: str, session: date) -> str:
     """Open the snapshot again, as a program that uses this package may."""
     snapshot = open_folder(Path(os.environ["LEAKY_SNAPSHOT"]))
     return f"tomorrow: {next_close_of(snapshot, ticker, session)}"
+
+
+def remembers_on_disk(view: AsOfView, ticker: str, session: date) -> str:
+    """Look t+1 up once, and read it from a file of its own ever after."""
+    memo = Path(os.environ["LEAKY_SNAPSHOT"]).parents[2] / f"memo-{ticker}-{session}"
+    if not memo.exists():
+        memo.write_text(str(next_close_of(view._snapshot, ticker, session)))
+    return memo.read_text()
+
+
+def leaves_a_thread_behind(view: AsOfView, ticker: str, session: date) -> str:
+    """Begin what goes on for an hour, as a client's pool of threads may."""
+    Thread(target=sleep, args=(3600,)).start()
+    return str(view.bars(ticker, last=1).close[0])
+
+
+def returns_nothing(view: AsOfView, ticker: str, session: date) -> None:
+    """Forget to return what was worked out."""
+    view.bars(ticker, last=5)
 
 
 def knows_the_clock(view: AsOfView, ticker: str, session: date) -> str:

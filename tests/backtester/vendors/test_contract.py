@@ -396,6 +396,7 @@ def test_a_vendor_of_ones_own_that_keeps_the_rules_is_told_nothing() -> None:
         ("answer", {"capture": {"rows": {}}}),
         ("answer", {"capture": {"licence": ""}}),
         ("answer", {"change": lambda table: table.slice(0, 0)}),
+        ("answer", {"change": lambda table: table.to_pandas()}),
         ("columns", {"change": lambda table: table.drop_columns(["volume"])}),
         ("columns", {"change": nan}),
         ("utc", {"change": naive}),
