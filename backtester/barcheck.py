@@ -8,6 +8,7 @@ was closed, contradicting bars, no volume, a jump that no action explains.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
@@ -39,6 +40,8 @@ from backtester.schema import (
 # A price that moves this much in a session without an action is a change of unit (pence and
 # pounds), of instrument, or a split that is missing.
 JUMP = 20.0
+
+_CURRENCY = re.compile(r"[A-Z]{3}|GBp|ZAc")
 
 
 def check_capture(
@@ -144,6 +147,11 @@ def _check_identity(rows: tuple[IdentityRow, ...]) -> None:
                 raise DataError(
                     f"instrument {row.instrument}: {field} {value!r} is none of {allowed}"
                 )
+        if not _CURRENCY.fullmatch(row.currency):
+            raise DataError(
+                f"instrument {row.instrument}: {row.currency!r} is no currency: write an ISO code "
+                "(USD), or a minor unit as quoted (GBp, ZAc)"
+            )
         same = (row.calendar, row.currency, row.basis, row.first_session, row.last_session)
         if same != (
             first.calendar,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
@@ -18,6 +19,7 @@ from tests.support.snapshots import (
     closes,
     dividend,
     make_bar,
+    make_bars,
     make_instrument,
     make_tables,
     split,
@@ -255,6 +257,29 @@ def test_a_word_that_the_schema_does_not_know_is_refused(field: str, value: str)
         check(
             closes([("2024-03-28", 100)]), start="2024-03-28", end="2024-03-28", instruments=[wrong]
         )
+
+
+@pytest.mark.parametrize("currency", ["Dollars", "usd", "US$", ""])
+def test_what_is_no_currency_is_refused(currency: str) -> None:
+    rows = make_bars("AAA", closes([("2024-03-28", 100)]), currency=currency)
+    with pytest.raises(DataError, match=f"{re.escape(repr(currency))} is no currency"):
+        check(
+            rows,
+            start="2024-03-28",
+            end="2024-03-28",
+            instruments=[make_instrument("AAA", currency=currency)],
+        )
+
+
+@pytest.mark.parametrize("currency", ["USD", "GBp", "ILA", "ZAc"])
+def test_a_minor_unit_is_a_currency_as_quoted(currency: str) -> None:
+    rows = make_bars("AAA", closes([("2024-03-28", 100)]), currency=currency)
+    assert not check(
+        rows,
+        start="2024-03-28",
+        end="2024-03-28",
+        instruments=[make_instrument("AAA", currency=currency)],
+    )
 
 
 def test_ranges_of_one_instrument_that_contradict_each_other_are_refused() -> None:
