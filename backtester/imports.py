@@ -98,7 +98,10 @@ def import_decisions(
     folders = {key: settings[key] for key in ("snapshot", "data_dir") if key in settings}
     asked = load_config(flags={**_placeholder(contents), **settings, **folders})
     snapshot = open_snapshot(asked.snapshot, asked.data_dir)
-    placed = _placed(contents, snapshot, asked, strict_dates=strict_dates)
+    placed = _placed(contents, snapshot, strict_dates=strict_dates)
+    # A setting, and no fault of a row.
+    for instrument in sorted({key.ticker for key in placed.rows}):
+        require_benchmark(asked, snapshot, instrument)
     bad = (*contents.bad, *placed.bad)
     if bad and not skip_bad:
         raise DataError(_refusal(bad, source))
@@ -146,16 +149,14 @@ class _Placed:
     repeated: int
 
 
-def _placed(
-    contents: Contents, snapshot: Snapshot, config: RunConfig, *, strict_dates: bool
-) -> _Placed:
+def _placed(contents: Contents, snapshot: Snapshot, *, strict_dates: bool) -> _Placed:
     rows: dict[CellKey, Imported] = {}
     bad: list[BadRow] = []
     contested: set[CellKey] = set()
     moved = repeated = 0
     for row in contents.rows:
         try:
-            key = _key(row, snapshot, config)
+            key = _key(row, snapshot)
             if key.session != row.day and strict_dates:
                 raise ValueError(f"{row.day} is no session of {row.ticker}'s calendar")
         except (ValueError, DataError) as error:
@@ -177,7 +178,7 @@ def _placed(
     return _Placed(rows=kept, bad=tuple(bad), moved=moved, repeated=repeated)
 
 
-def _key(row: Imported, snapshot: Snapshot, config: RunConfig) -> CellKey:
+def _key(row: Imported, snapshot: Snapshot) -> CellKey:
     if not snapshot.start <= row.day <= snapshot.end:
         raise ValueError(
             f"{row.day} is outside snapshot {snapshot.name}, which covers {snapshot.start} to "
@@ -191,7 +192,6 @@ def _key(row: Imported, snapshot: Snapshot, config: RunConfig) -> CellKey:
         )
     calendar = market_of(snapshot, instrument).calendar
     session = _session(calendar, row.day, snapshot)
-    require_benchmark(config, snapshot, instrument)
     return CellKey(session=session, ticker=instrument, trial=row.trial)
 
 

@@ -118,6 +118,17 @@ def test_bad_rows_are_named_by_line_and_nothing_is_stored(
     assert {row.where for row in result.skipped} == {f"d.csv, line {n}" for n in range(2, 8)}
 
 
+def test_a_benchmark_that_the_snapshot_lacks_is_told_once_and_blames_no_row(
+    shared: Workspace, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "d.csv", HEAD + "AAA,2018-01-05,Buy\nBBB,2018-01-12,Sell\n")
+
+    with pytest.raises(DataError, match=r"^benchmark SPY, the default for AAA,") as told:
+        imported(shared, source, tmp_path / "r", benchmark=None)
+
+    assert "--skip-bad" not in str(told.value)
+
+
 def test_two_rows_of_one_decision_that_differ_are_a_conflict_and_none_is_believed(
     shared: Workspace, tmp_path: Path
 ) -> None:
