@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any
@@ -116,14 +116,20 @@ class Figure:
     restated: bool = False
 
 
-def figure_of(row: Row) -> Figure:
-    """Read a row of the table ``statements``."""
+def figure_of(row: Row, *, period_end: date, restated: bool) -> Figure:
+    """Read a row of the table ``statements``.
+
+    Args:
+        row: As stored.
+        period_end: Under which its period goes: as it was first filed.
+        restated: See `Figure`.
+    """
     fields: Mapping[str, Any] = row.fields
     return Figure(
         statement=fields["statement"],
         item=fields["item"],
         period_start=fields["period_start"],
-        period_end=fields["period_end"],
+        period_end=period_end,
         months=fields["period_months"],
         known_at=row.known_at,
         estimated=fields["known_at_basis"] == ESTIMATED,
@@ -133,6 +139,7 @@ def figure_of(row: Row) -> Figure:
         derived=fields["derived"],
         value=fields["value"],
         unit=fields["unit"],
+        restated=restated,
     )
 
 
@@ -184,33 +191,38 @@ def books_of(rows: Iterable[Row], *, only: Collection[str] | None = None) -> Boo
         rows: Rows of the table ``statements`` for one instrument.
         only: Statements that are wanted, keys of `ITEMS`; None for all.
     """
-    newest: dict[tuple[str, str, int, date], Figure] = {}
+    newest: dict[tuple[str, str, int, date], Row] = {}
     told: dict[tuple[object, ...], set[float]] = {}
     ends: dict[tuple[str, int], list[date]] = {}
     wanted = (row for row in rows if only is None or row.fields["statement"] in only)
-    for figure in sorted(map(figure_of, wanted), key=_filed_order):
-        end = _same_end(figure, ends.setdefault((figure.statement, figure.months), []))
-        key = (figure.statement, figure.item, figure.months, end)
-        newest[key] = figure
-        if not figure.derived:
-            told.setdefault((*key, figure.tag), set()).add(figure.value)
+    for row in sorted(wanted, key=_filed_order):
+        fields: Mapping[str, Any] = row.fields
+        statement, months = fields["statement"], fields["period_months"]
+        end = _same_end(statement, fields["period_end"], ends.setdefault((statement, months), []))
+        key = (statement, fields["item"], months, end)
+        newest[key] = row
+        if not fields["derived"]:
+            told.setdefault((*key, fields["tag"] or ""), set()).add(fields["value"])
+    # Most rows are of a filing that a newer one replaces: only those that count become figures.
     figures = []
-    for key, figure in newest.items():
-        restated = not figure.derived and len(told[*key, figure.tag]) > 1
-        if restated or key[3] != figure.period_end:
-            figure = replace(figure, period_end=key[3], restated=restated)
-        figures.append(figure)
+    for key, row in newest.items():
+        fields = row.fields
+        restated = not fields["derived"] and len(told[*key, fields["tag"] or ""]) > 1
+        figures.append(figure_of(row, period_end=key[3], restated=restated))
     return Books(figures=tuple(sorted(figures, key=lambda figure: figure.period_end)))
 
 
-def _same_end(figure: Figure, known: list[date]) -> date:
+def _same_end(statement: str, period_end: date, known: list[date]) -> date:
     """Return the period's end as it was first filed; a later filing may be some days off."""
-    if figure.statement != COVER:
+    # Known ends lie further apart than that, so an equal one is the only one that is near.
+    if period_end in known:
+        return period_end
+    if statement != COVER:
         for end in known:
-            if abs((figure.period_end - end).days) <= _SAME_PERIOD_DAYS:
+            if abs((period_end - end).days) <= _SAME_PERIOD_DAYS:
                 return end
-    known.append(figure.period_end)
-    return figure.period_end
+    known.append(period_end)
+    return period_end
 
 
 def total(figures: Sequence[Figure]) -> float:
@@ -218,7 +230,8 @@ def total(figures: Sequence[Figure]) -> float:
     return math.fsum(figure.value for figure in figures)
 
 
-def _filed_order(figure: Figure) -> tuple[datetime, bool, str, str]:
+def _filed_order(row: Row) -> tuple[datetime, bool, str, str]:
     # Of two filings at one instant an amendment counts after what it amends, and what was filed
     # counts after what was worked out.
-    return figure.known_at, not figure.derived, figure.form, figure.accession
+    fields: Mapping[str, Any] = row.fields
+    return row.known_at, not fields["derived"], fields["form"], fields["accession"] or ""
