@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
 from backtester import store
+from backtester.cli.render_progress import StepBar
 from backtester.terminal import printable
 
 if TYPE_CHECKING:
@@ -48,38 +40,12 @@ if not _OUT.is_terminal:
     _OUT = Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
 
 
-class RichProgress:
+class RichProgress(StepBar):
     """Show sessions, cells, hits, misses and the time left on standard error."""
 
     def __init__(self, word: str) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn(word),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("sessions  {task.fields[words]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._word = word
-        self._task: TaskID | None = None
+        super().__init__(word, "sessions")
         self._cells = self._hits = self._misses = 0
-
-    def __enter__(self) -> RichProgress:
-        """Begin to draw."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop drawing."""
-        self._bar.stop()
 
     def started(self, plan: Plan, standing: Standing) -> None:
         """Take the number of sessions, and warn of what is done again before anything is."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.progress import TimeRemainingColumn as TimeLeft
 from rich.table import Table
 
+from backtester.cli.render_progress import StepBar
 from backtester.leak_report import LESSONS, LeakReport, TableLine
 from backtester.moved_clock import WORDS as CLOCK_WORDS
 from backtester.schema import TABLES
@@ -28,37 +26,11 @@ _LEAST_WIDTH = 100
 _COUNTS = ("rows", "added", "texts", "prompts", "leaks")
 
 
-class LeakProgress:
+class LeakProgress(StepBar):
     """Show the steps of an audit on standard error."""
 
     def __init__(self, word: str) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn(word),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("steps  {task.fields[words]}"),
-            TimeLeft(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._word = word
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> LeakProgress:
-        """Begin to draw."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop drawing."""
-        self._bar.stop()
+        super().__init__(word, "steps")
 
     def began(self, subject: str, steps: int) -> None:
         """Take the number of steps."""
