@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backtester.api import DEFAULT_CONFIG, Run, TradingAgentsGraph, load_run, replay, run
     from backtester.audits import leakcheck
     from backtester.config import RunConfig
-    from backtester.snapshot import Snapshot
+    from backtester.snapshots.snapshot import Snapshot
 
 __all__ = [
     "DEFAULT_CONFIG",
@@ -38,7 +38,7 @@ _HOMES = {
     "replay": "backtester.api",
     "run": "backtester.api",
     "RunConfig": "backtester.config",
-    "Snapshot": "backtester.snapshot",
+    "Snapshot": "backtester.snapshots.snapshot",
 }
 
 

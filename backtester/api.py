@@ -14,28 +14,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from backtester import spellings
-from backtester.artefacts import debate_of
-from backtester.attended import Unwatched
 from backtester.backtest import RunResult
 from backtester.backtest import run as _run
 from backtester.config import RunConfig
-from backtester.desk import Analysis, Desk
+from backtester.desk.attended import Unwatched
+from backtester.desk.desk import Analysis, Desk
+from backtester.desk.question import OF_THE_QUESTION, refuse_run_settings
 from backtester.errors import UsageError
-from backtester.freeze_question import freeze_question, names_vendors
-from backtester.journal import Ledger, read_ledger
+from backtester.freeze.question import freeze_question, names_vendors
 from backtester.loading import load_config
-from backtester.named_memory import memory_in_force
-from backtester.progress import Progress
-from backtester.question import OF_THE_QUESTION, refuse_run_settings
-from backtester.replays import ReplayResult
-from backtester.replays import replay as _replay
-from backtester.reporting import save_reports
+from backtester.packs.replays import ReplayResult
+from backtester.packs.replays import replay as _replay
 from backtester.rescore import score as score
-from backtester.runs import RunFolder, RunManifest, find_run
-from backtester.snapshot import Snapshot, open_snapshot
+from backtester.runs.folder import RunFolder, RunManifest, find_run
+from backtester.runs.journal import Ledger, read_ledger
+from backtester.runs.named_memory import memory_in_force
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
 from backtester.spellings import ALIASES, shown
-from backtester.state_log import DEBATES, state_document
-from backtester.terminal import printable
+from backtester.texts.artefacts import debate_of
+from backtester.texts.report import save_reports
+from backtester.texts.state_log import DEBATES, state_document
+from backtester.texts.terminal import printable
+from backtester.walk.progress import Progress
 from tradingagents_core.protocols import Decision
 from tradingagents_core.ratings import read_rating
 
@@ -146,7 +146,7 @@ class Run:
             UsageError: The query is no single SELECT, or wrong.
             DataError: There is no database yet.
         """
-        from backtester.sql import fetch_arrow
+        from backtester.store.query import fetch_arrow
 
         database = self.folder.path.parent / "results.duckdb"
         table = fetch_arrow(database, query, values={"run_id": self.run_id})
@@ -163,7 +163,7 @@ class Run:
             UsageError: There is no such table or view.
             DataError: There is no database yet.
         """
-        from backtester.store_schema import relation_named
+        from backtester.store.schema import relation_named
 
         relation = relation_named(name)
         return self.sql(

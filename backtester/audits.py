@@ -9,11 +9,11 @@ from typing import Literal
 
 from backtester.api import Run
 from backtester.errors import UsageError
-from backtester.leak_audit import leakcheck as _of_run
-from backtester.leak_pipeline import PipelineQuestion, check_pipeline
-from backtester.leak_report import LeakReport, Steps
-from backtester.runs import RunFolder, find_run
-from backtester.snapshot import Snapshot, open_snapshot
+from backtester.leaks.audit import leakcheck as _of_run
+from backtester.leaks.pipeline import PipelineQuestion, check_pipeline
+from backtester.leaks.report import LeakReport, Steps
+from backtester.runs.folder import RunFolder, find_run
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
 
 
 def leakcheck(

@@ -13,22 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from backtester import store
-from backtester.bill import Bill
-from backtester.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
 from backtester.config import RunConfig
-from backtester.crew import Crew
-from backtester.engine import SETTLED, Walk, walk_through
 from backtester.errors import BudgetReached, DataError
-from backtester.journal import Journal, Ledger, read_ledger
-from backtester.knowledge import model_words
-from backtester.plan import Plan, cache_folder, lay_out
-from backtester.progress import Progress, Silent
-from backtester.purse import Purse
+from backtester.estimates.redo import standing_of
 from backtester.records import CallRecord, CellKey, CellRecord, LessonRecord, SpendRecord
-from backtester.redo import standing_of
-from backtester.root import results_root
-from backtester.runs import (
+from backtester.runs.folder import (
     RESULTS_VERSION,
     RunFolder,
     RunManifest,
@@ -37,12 +26,23 @@ from backtester.runs import (
     source_state,
     wall_time,
 )
-from backtester.score_definition import run_definition
-from backtester.score_files import StoredScore, stored_scores
-from backtester.scoring import Decisions, is_kept, make_score
-from backtester.snapshot import open_snapshot
-from backtester.spend import read_spend
-from backtester.tariff import TIERS, Tariff, require_prices, tariff_of
+from backtester.runs.journal import Journal, Ledger, read_ledger
+from backtester.runs.root import results_root
+from backtester.score.definition import run_definition
+from backtester.score.files import StoredScore, stored_scores
+from backtester.score.keeping import Decisions, is_kept, make_score
+from backtester.snapshots.snapshot import open_snapshot
+from backtester.spending.bill import Bill
+from backtester.spending.knowledge import model_words
+from backtester.spending.ledger import read_spend
+from backtester.spending.purse import Purse
+from backtester.spending.tariff import TIERS, Tariff, require_prices, tariff_of
+from backtester.store import publishing as store
+from backtester.walk.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
+from backtester.walk.crew import Crew
+from backtester.walk.engine import SETTLED, Walk, walk_through
+from backtester.walk.plan import Plan, cache_folder, lay_out
+from backtester.walk.progress import Progress, Silent
 
 PUBLISH_EVERY_S: Final = 10.0
 PAUSE_PER_PUBLICATION: Final = 10.0

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backtester.backtest import Publisher, read_whole
-from backtester.benchmark import benchmark_for
 from backtester.errors import DataError
 from backtester.loading import recorded_config
-from backtester.runs import RunFolder, RunManifest, find_run
-from backtester.score_definition import DEFAULT_SCORE, ScoreDefinition, changed, run_definition
-from backtester.scoring import Decisions, is_kept, make_score
-from backtester.snapshot import Snapshot, open_snapshot
-from backtester.snapshot_diff import TableDiff, diff_tables
+from backtester.runs.folder import RunFolder, RunManifest, find_run
+from backtester.score.definition import DEFAULT_SCORE, ScoreDefinition, changed, run_definition
+from backtester.score.keeping import Decisions, is_kept, make_score
+from backtester.settlement.benchmark import benchmark_for
+from backtester.snapshots.diff import TableDiff, diff_tables
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
 
 _CORE = ("bars", "actions")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from benchmarks.measure import Benchmark, Finding, Outcome, time_sides
 
 if TYPE_CHECKING:
-    from backtester.cell import CellTask, Workbench
     from backtester.records import CellRecord
+    from backtester.walk.cell import CellTask, Workbench
 
 SESSION = date(2018, 6, 29)
 TICKERS = ("AAPL", "AMZN", "NVDA", "NFLX")
@@ -35,7 +35,7 @@ def run() -> Outcome:
 
     The floor runs as many empty nodes as each cell took, over the same state class.
     """
-    from backtester.cell import decide_cell
+    from backtester.walk.cell import decide_cell
     from tradingagents_core.graph import floor_graph
 
     with tempfile.TemporaryDirectory() as folder:
@@ -80,10 +80,10 @@ def run() -> Outcome:
 def set_up(folder: Path) -> Setting:
     """Return a bench that records and one that replays, and four cells to decide."""
     from backtester.calendar import calendar_of
-    from backtester.cell import BenchSpec, CellTask, Workbench
     from backtester.config import RunConfig
     from backtester.records import CellKey
-    from backtester.snapshot import open_snapshot
+    from backtester.snapshots.snapshot import open_snapshot
+    from backtester.walk.cell import BenchSpec, CellTask, Workbench
 
     config = RunConfig(
         tickers=TICKERS, start=SESSION, end=SESSION, benchmark="^GSPC", data_dir=folder

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backtester.calendar import calendar_by_code
-from backtester.snapshot import Snapshot, open_snapshot
-from backtester.view import AsOfView
-from backtester.view_cache import ViewCache
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
+from backtester.snapshots.view import AsOfView
+from backtester.snapshots.view_cache import ViewCache
 from benchmarks.measure import Benchmark, Finding, Outcome, time_sides
 
 SYMBOLS = 500

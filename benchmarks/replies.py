@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_openai import ChatOpenAI
 
-    from backtester.cache import CellReplies
-    from backtester.reply_cache import ReplyCache
+    from backtester.replies.cache import ReplyCache
+    from backtester.replies.window import CellReplies
     from tradingagents_core.llm.openai_chat import ReplayingChatOpenAI
     from tradingagents_core.protocols import Mode, ModelCall, Reply
 
@@ -88,7 +88,7 @@ def _rate(label: str, timing: Timing, least: float | None) -> Finding:
 
 def _sides(prompts: Sequence[Prompt], folder: Path) -> dict[str, Callable[[], None]]:
     """Return the four ways of serving, each recorded and shown to make no call."""
-    from backtester.reply_cache import ReplyCache
+    from backtester.replies.cache import ReplyCache
 
     cache = ReplyCache.open(folder / "cache")
     with _answering(prompts) as recording:
@@ -132,8 +132,8 @@ def _prompts(folder: Path) -> tuple[Prompt, ...]:
     """Return what the pipeline asks in one decision, with what the rulebook says to it."""
     from langchain_core.messages import convert_to_messages
 
-    from backtester.cell import decide_cell
-    from backtester.reply_cache import ReplyCache
+    from backtester.replies.cache import ReplyCache
+    from backtester.walk.cell import decide_cell
     from benchmarks.floor import set_up
 
     setting = set_up(folder)
@@ -195,7 +195,7 @@ def _answering(prompts: Sequence[Prompt]) -> Iterator[httpx2.Client]:
 
 
 def _cell(cache: ReplyCache, mode: Mode) -> CellReplies:
-    from backtester.cache import CellReplies
+    from backtester.replies.window import CellReplies
 
     return CellReplies(cache, mode=mode, cell_label="benchmark")
 

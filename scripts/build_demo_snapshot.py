@@ -33,7 +33,6 @@ from typing import Any
 import pyarrow as pa
 
 from backtester.calendar import Calendar, calendar_by_code
-from backtester.manifest import Source
 from backtester.schema import (
     DIVIDEND,
     OPTIONAL_TABLES,
@@ -42,7 +41,8 @@ from backtester.schema import (
     known_at_action,
     known_at_bar,
 )
-from backtester.snapshot import Snapshot, absence_of, write_snapshot
+from backtester.snapshots.manifest import Source
+from backtester.snapshots.snapshot import Snapshot, absence_of, write_snapshot
 from backtester.vendors.sec import LICENCE
 from backtester.vendors.sec_facts import Fact, statements_of
 from backtester.vendors.sec_filings import Filing, known_at_filing

@@ -115,7 +115,7 @@ def _derive(environment: Environment, folder: Path, requests: Path) -> dict[str,
 
 def _recorded_requests() -> dict[str, Any]:
     """Return the key documents of all committed cassettes that went to a model over HTTP."""
-    from backtester.recordings import answers_of
+    from backtester.replies.recordings import answers_of
 
     found: dict[str, Any] = {}
     for path in sorted((ROOT / "cassettes").glob("*.jsonl.zst")):

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from backtester.sql import run_sql
+from backtester.store.query import run_sql
 
 COOKBOOK = Path(__file__).resolve().parents[1] / "docs" / "cookbook.md"
 RECIPE = re.compile(r"```sql\n(?P<query>.*?)\n```\n\n```text\n(?P<answer>.*?)```", re.DOTALL)

@@ -3,7 +3,7 @@
 The indicators come from `stockstats`, all but ``mfi``, each with its window spelled out, so that
 the library's changeable defaults have no say. Every one of them at bar *i* is a function of bars
 *0..i* alone, bit for bit: a series computed once and cut at a date equals the series computed on
-the bars up to that date. `backtester.view` relies on it, and a property test holds it.
+the bars up to that date. `backtester.snapshots.view` relies on it, and a property test holds it.
 
 What the library does differently from its textbook, and what is made of it here:
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from backtester.calendar import Calendar
 from backtester.config import DecisionTime
 from backtester.errors import DataError
-from backtester.pricing import market_of
-from backtester.snapshot import Snapshot
-from backtester.view_cache import ViewCache, microseconds_of
+from backtester.settlement.pricing import market_of
+from backtester.snapshots.snapshot import Snapshot
+from backtester.snapshots.view_cache import ViewCache, microseconds_of
 from tradingagents_core.protocols import Bars
 
 

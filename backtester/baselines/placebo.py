@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from backtester.book_records import Signal
+from backtester.book.records import Signal
 from backtester.errors import UsageError
 from backtester.records import RATINGS
 

@@ -16,11 +16,11 @@ from backtester.baselines.history import Histories, Seen
 from backtester.baselines.placebo import model_of, random_ratings, uniform_model
 from backtester.baselines.rules import Parameters, Wanted
 from backtester.baselines.table import BASELINES, PLACEBO, BaselineRow
-from backtester.book_records import Signal, TargetSignal
+from backtester.book.policy import Policy, policy_named
+from backtester.book.records import Signal, TargetSignal
 from backtester.config import DecisionTime
 from backtester.errors import UsageError
-from backtester.policy import Policy, policy_named
-from backtester.snapshot import Snapshot
+from backtester.snapshots.snapshot import Snapshot
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {

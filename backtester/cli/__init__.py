@@ -28,7 +28,7 @@ from backtester.cli import (
 )
 from backtester.cli.environment import load_dotenv
 from backtester.errors import BacktesterError
-from backtester.terminal import printable, shortened
+from backtester.texts.terminal import printable, shortened
 from tradingagents_core.errors import CoreError, LookaheadError, PipelineError
 
 INTERRUPTED = 130

@@ -29,13 +29,13 @@ from backtester.cli.runs import (
     words_of,
 )
 from backtester.errors import UsageError
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.cli.live import PipeView, TerminalView
     from backtester.config import RunConfig
-    from backtester.desk import Analysis, Desk
-    from backtester.snapshot import Snapshot
+    from backtester.desk.desk import Analysis, Desk
+    from backtester.snapshots.snapshot import Snapshot
 
 Ticker = Annotated[
     Text, typer.Argument(metavar="TICKER", help="Symbol or instrument of the snapshot.")
@@ -108,8 +108,8 @@ def analyze(
 
 def _told(context: typer.Context) -> dict[str, Any]:
     """Return what flags and ``--set`` say, by the names of settings."""
+    from backtester.desk.question import refuse_run_settings
     from backtester.loading import with_settings
-    from backtester.question import refuse_run_settings
 
     given = context.params
     settings: list[str] = given["settings"] or []
@@ -156,7 +156,7 @@ def _answers(
             f"{' and '.join(word.upper() for word in missing)} missing, and there is no terminal "
             "to ask at: write 'backtester analyze TICKER DATE', such as 'NVDA 2018-06-29'"
         )
-    from backtester.snapshot import open_snapshot
+    from backtester.snapshots.snapshot import open_snapshot
 
     base = _before_questions(config_file, told)
     # What was given is shown again below the questions, so it is looked at before.
@@ -206,7 +206,7 @@ def _configure(
 
 
 def _memory_name(memory: str | None, told: dict[str, Any], config: RunConfig) -> str:
-    from backtester.named_memory import OFF, memory_in_force
+    from backtester.runs.named_memory import OFF, memory_in_force
 
     name = memory_in_force(memory, config.memory)
     if memory is not None and "memory" in told and (name == OFF) != (told["memory"] == OFF):
@@ -224,9 +224,9 @@ def _load(config_file: Path | None, flags: dict[str, Any]) -> RunConfig:
 
 
 def _decide(config: RunConfig, memory: str) -> None:
-    from backtester.desk import Desk
-    from backtester.reporting import write_report_tree
-    from backtester.snapshot import open_snapshot
+    from backtester.desk.desk import Desk
+    from backtester.snapshots.snapshot import open_snapshot
+    from backtester.texts.report import write_report_tree
 
     (ticker,) = config.tickers
     api_keys = api_keys_of(config)
@@ -249,9 +249,9 @@ def _decide(config: RunConfig, memory: str) -> None:
 
 def _notes(snapshot: Snapshot, config: RunConfig, ticker: str) -> Iterator[str]:
     """Yield what a decision is going to be about that its question does not say."""
-    from backtester.broker import benchmark_for
-    from backtester.plan import resolve_ticker
-    from backtester.pricing import market_of
+    from backtester.settlement.broker import benchmark_for
+    from backtester.settlement.pricing import market_of
+    from backtester.walk.plan import resolve_ticker
 
     day = config.end
     if not snapshot.start <= day <= snapshot.end:
@@ -304,7 +304,7 @@ def _view() -> TerminalView | PipeView:
 
 
 def _cleared(reports_dir: Path, *, go_on: bool) -> bool:
-    from backtester.checkpoints import clear_all
+    from backtester.desk.checkpoints import clear_all
 
     typer.echo(f"checkpoints cleared: {clear_all(reports_dir / 'analyses')}", err=True)
     return go_on

@@ -21,7 +21,7 @@ from backtester.errors import DataError, UsageError
 from backtester.spellings import shown
 
 if TYPE_CHECKING:
-    from backtester.snapshot import Snapshot
+    from backtester.snapshots.snapshot import Snapshot
     from tradingagents_core.llm.providers import Provider
 
 Answers = dict[str, str]
@@ -223,7 +223,7 @@ def _measures(benchmark: str, snapshot: Snapshot) -> None:
 
 def _has_benchmark(ticker: str, snapshot: Snapshot) -> bool:
     """Say whether the market's own benchmark is in the snapshot; else one has to be named."""
-    from backtester.broker import benchmark_for
+    from backtester.settlement.broker import benchmark_for
 
     symbol = benchmark_for(spellings.symbol(ticker), None).symbol
     return symbol is None or symbol in snapshot.instruments()

@@ -13,7 +13,7 @@ from backtester.cli.runs import DataDir, ReportsDir, Workers, words_of
 from backtester.errors import UsageError, VerificationFailed
 
 if TYPE_CHECKING:
-    from backtester.leak_report import LeakReport
+    from backtester.leaks.report import LeakReport
 
 Name = Annotated[
     str | None,
@@ -109,7 +109,7 @@ def _tell_leaks(report: LeakReport) -> None:
     """
     if report.clean:
         return
-    from backtester.terminal import printable
+    from backtester.texts.terminal import printable
 
     for finding in report.findings[:20]:
         typer.echo(f"leak: {printable(finding.words(), keep='')}", err=True)

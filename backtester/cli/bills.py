@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from backtester.cli.render import simple_table, write_fitting
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.estimate import Estimate, NodeEstimate
+    from backtester.estimates.estimate import Estimate, NodeEstimate
 
 _UNKNOWN = "unknown"
 _CALLS = ("recorded\n(exact)", "to ask,\nexpected", "to ask,\nworst case")

@@ -14,10 +14,10 @@ import typer
 from backtester.cli.environment import data_folder, environment, reports_folder
 from backtester.cli.runs import DataDir, ReportsDir, RunName
 from backtester.errors import DataError, UsageError
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.reply_cache import CacheProblem, ReplyCache
+    from backtester.replies.cache import CacheProblem, ReplyCache
 
 app = typer.Typer(
     help="Pack recorded replies, carry them, check them, and tell why one was missed.",
@@ -44,9 +44,9 @@ def pack(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Pack a finished run into one file: its manifest, the replies that it used, its journal."""
-    from backtester.packs import pack_run
-    from backtester.recordings import open_recordings
-    from backtester.runs import find_run
+    from backtester.packs.packs import pack_run
+    from backtester.replies.recordings import open_recordings
+    from backtester.runs.folder import find_run
 
     folder = find_run(reports_folder(reports_dir), name)
     secrets = _secrets(folder.read_manifest().config)
@@ -77,9 +77,9 @@ def _secrets(config: Mapping[str, Any]) -> dict[str, str]:
 @app.command("unpack")
 def unpack(file: CassetteFile, data_dir: DataDir = None) -> None:
     """Add the replies of a packed run to the cache; those that are there stay."""
-    from backtester.packs import read_head
-    from backtester.recordings import unpack as unpack_answers
-    from backtester.reply_cache import ReplyCache
+    from backtester.packs.packs import read_head
+    from backtester.replies.cache import ReplyCache
+    from backtester.replies.recordings import unpack as unpack_answers
 
     manifest = read_head(file)
     done = unpack_answers(file, ReplyCache.open(_cache(data_dir)))
@@ -92,8 +92,8 @@ def unpack(file: CassetteFile, data_dir: DataDir = None) -> None:
 @app.command("verify")
 def verify(place: Place = None, data_dir: DataDir = None) -> None:
     """Derive every key again and check every record, of the cache or of a packed run."""
-    from backtester.cassette import names_cassette
-    from backtester.recordings import verify_cache
+    from backtester.replies.cassette import names_cassette
+    from backtester.replies.recordings import verify_cache
 
     where = place or _cache(data_dir)
     if where.is_file() or names_cassette(str(where)):
@@ -110,7 +110,7 @@ def verify(place: Place = None, data_dir: DataDir = None) -> None:
 
 
 def _verify_pack(path: Path) -> None:
-    from backtester.packs import verify_pack
+    from backtester.packs.packs import verify_pack
 
     with tempfile.TemporaryDirectory(prefix="verify-") as place:
         report = verify_pack(path, Path(place))
@@ -144,8 +144,8 @@ def _tell_problems(problems: Iterable[CacheProblem]) -> None:
 def stats(place: Place = None, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Count recorded replies by node and model: tokens, characters, age."""
     from backtester.cli.render import show_stats
-    from backtester.recordings import answers_of
-    from backtester.recordings import stats as count
+    from backtester.replies.recordings import answers_of
+    from backtester.replies.recordings import stats as count
 
     rows = count(answers_of(place or _cache(data_dir)))
     if as_json:
@@ -165,9 +165,9 @@ def explain(
 
     A key that a replay missed is known too, where a journal tells what was asked.
     """
-    from backtester.cassette import names_cassette
-    from backtester.packs import lay_down
-    from backtester.recordings import open_recordings
+    from backtester.packs.packs import lay_down
+    from backtester.replies.cassette import names_cassette
+    from backtester.replies.recordings import open_recordings
 
     where = place or _cache(data_dir)
     if names_cassette(str(where)):
@@ -182,7 +182,7 @@ def explain(
 
 
 def _tell_key(key: str, cache: ReplyCache, journals: Mapping[str, Path]) -> None:
-    from backtester.explanation import explain as look_up
+    from backtester.packs.explanation import explain as look_up
 
     for line in look_up(key, cache, journals).lines():
         typer.echo(printable(line, keep=""))
@@ -199,7 +199,7 @@ def prune(
     reports_dir: ReportsDir = None,
 ) -> None:
     """List the replies that no run and no memory uses any more, or delete them."""
-    from backtester.pruning import prune as prune_cache
+    from backtester.packs.pruning import prune as prune_cache
 
     if not unused:
         raise UsageError("say what is to go: --unused (what no journal names); nothing was deleted")
@@ -228,7 +228,7 @@ def prune(
 
 
 def _cache(data_dir: Path | None) -> Path:
-    from backtester.plan import cache_folder
+    from backtester.walk.plan import cache_folder
 
     return cache_folder(data_folder(data_dir))
 

@@ -30,8 +30,8 @@ def snapshot_show(
 ) -> None:
     """List what a snapshot holds, from where, and what it lacks."""
     from backtester.cli.render_snapshot import show_snapshot
-    from backtester.coverage import coverage_of
-    from backtester.snapshot import open_snapshot
+    from backtester.snapshots.coverage import coverage_of
+    from backtester.snapshots.snapshot import open_snapshot
 
     snapshot = open_snapshot(name, data_folder(data_dir))
     coverage = coverage_of(snapshot)
@@ -49,7 +49,7 @@ def snapshot_verify(
     data_dir: DataDir = None,
 ) -> None:
     """Hash every file again, derive the snapshot id again and repeat the checks."""
-    from backtester.snapshot import find_snapshot, verify_snapshot
+    from backtester.snapshots.snapshot import find_snapshot, verify_snapshot
 
     path = find_snapshot(name, data_folder(data_dir))
     problems = verify_snapshot(path)
@@ -79,8 +79,8 @@ def snapshot_diff(
     """Name every row and value in which two snapshots differ, and what the later capture saw."""
     from backtester.cli.render_snapshot import show_diff
     from backtester.schema import TABLES
-    from backtester.snapshot import open_snapshot
-    from backtester.snapshot_diff import diff_tables
+    from backtester.snapshots.diff import diff_tables
+    from backtester.snapshots.snapshot import open_snapshot
 
     snapshots = [open_snapshot(name, data_folder(data_dir)) for name in (old, new)]
     tables = [

@@ -59,9 +59,9 @@ def demo(
 
 def _replay_real_model(workers: Workers, data_dir: DataDir, reports_dir: ReportsDir) -> None:
     """Take the recording over as a run of this workspace, replay it, and show the run."""
-    from backtester.adoption import adopt, real_model_pack
     from backtester.cli.render import RichProgress, show_run
-    from backtester.replays import replay
+    from backtester.packs.adoption import adopt, real_model_pack
+    from backtester.packs.replays import replay
     from backtester.rescore import rescore
 
     data, reports = data_folder(data_dir), reports_folder(reports_dir)

@@ -10,14 +10,14 @@ import typer
 from backtester.cli.environment import data_folder, environment
 from backtester.cli.runs import DataDir, whole
 from backtester.errors import ProviderError, VerificationFailed
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from backtester.freeze import Frozen, Step, Way
-    from backtester.freeze_check import Checked
+    from backtester.freeze.check import Checked
+    from backtester.freeze.freezing import Frozen, Step, Way
 
 _AGENT_VARIABLE = "BACKTESTER_USER_AGENT"
 _MOST_TOLD = 20
@@ -108,8 +108,8 @@ def freeze(
     check_vendor: CheckVendor = None,
 ) -> None:
     """Freeze vendor data, or files, into a snapshot; the same command goes on if it was stopped."""
-    from backtester.freeze import Way, capture_instant, load_plan, settings_from
-    from backtester.freeze import freeze as run
+    from backtester.freeze.freezing import Way, capture_instant, load_plan, settings_from
+    from backtester.freeze.freezing import freeze as run
 
     folder = data_folder(data_dir)
     flags = {word: value for word, value in context.params.items() if word not in _OF_THE_WAY}
@@ -128,9 +128,9 @@ def freeze(
 
 
 def _check(vendor: str, config_file: Path | None, flags: Mapping[str, Any], way: Way) -> None:
-    from backtester.freeze import capture_instant, load_plan
-    from backtester.freeze_check import RULES, tables_of
-    from backtester.freeze_check import check_vendor as checked
+    from backtester.freeze.check import RULES, tables_of
+    from backtester.freeze.check import check_vendor as checked
+    from backtester.freeze.freezing import capture_instant, load_plan
 
     given = {word: value for word, value in flags.items() if value is not None}
     usual = {"name": "check", "warmup": 0, "vendors": [vendor]}

@@ -9,10 +9,10 @@ import typer
 
 from backtester.cli.environment import data_folder, reports_folder
 from backtester.cli.runs import Benchmark, DataDir, Entry, Horizon, ReportsDir, SnapshotName, Text
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.imports import ImportResult
+    from backtester.imports.imports import ImportResult
 
 _SHOWN = 10
 
@@ -53,8 +53,8 @@ def import_(
 ) -> None:
     """Make existing decisions a run to score; they bring no prompts, so nothing proves them."""
     from backtester.cli.render import show_run
-    from backtester.imports import import_decisions
-    from backtester.runs import EXTERNAL_LABEL
+    from backtester.imports.imports import import_decisions
+    from backtester.runs.folder import EXTERNAL_LABEL
 
     given: dict[str, Any] = {
         "snapshot": snapshot,

@@ -20,11 +20,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 from tradingagents_core.topology import INVEST_DEBATE, RISK_DEBATE, TRADER, DebateRow
 
 if TYPE_CHECKING:
-    from backtester.attended import Opening
+    from backtester.desk.attended import Opening
     from backtester.records import CallRecord, LessonRecord
 
 WAITING, WORKING, DONE = "waiting", "working", "done"

@@ -14,7 +14,7 @@ import typer
 from backtester.cli.environment import environment
 from backtester.errors import UsageError
 from backtester.spellings import shown
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.config import RunConfig, Tier

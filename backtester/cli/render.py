@@ -12,16 +12,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from backtester import store
 from backtester.cli.render_progress import StepBar
-from backtester.terminal import printable
+from backtester.store import publishing as store
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
-    from backtester.plan import Barrier, Plan
-    from backtester.progress import Standing
-    from backtester.recordings import NodeStats
     from backtester.records import CellRecord, LessonRecord
-    from backtester.runs import RunList, RunManifest
+    from backtester.replies.recordings import NodeStats
+    from backtester.runs.folder import RunList, RunManifest
+    from backtester.walk.plan import Barrier, Plan
+    from backtester.walk.progress import Standing
 
 # A pipe has no width: nothing may be folded or cut off that a program will read.
 _PIPE_WIDTH = 160

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from backtester.cli.render_progress import StepBar
-from backtester.leak_report import LESSONS, LeakReport, TableLine
-from backtester.moved_clock import WORDS as CLOCK_WORDS
+from backtester.leaks.clock import WORDS as CLOCK_WORDS
+from backtester.leaks.report import LESSONS, LeakReport, TableLine
 from backtester.schema import TABLES
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 _WORLDS = {
     "again": "again      the same world in another process: what does not repeat proves nothing",

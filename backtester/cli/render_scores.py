@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from backtester.cli.render import say, simple_table, write, write_fitting
-from backtester.store_scores import score_summaries, shared_cells
-from backtester.terminal import printable
+from backtester.store.scores import score_summaries, shared_cells
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from backtester.runs import RunManifest
-    from backtester.snapshot_diff import TableDiff
-    from backtester.store_scores import BookLine, Certain, ScoreSummary
+    from backtester.runs.folder import RunManifest
+    from backtester.snapshots.diff import TableDiff
+    from backtester.store.scores import BookLine, Certain, ScoreSummary
 
 _SHOWN_REVISIONS: Final = 5
 # Settings that say the same as others, session by session.

@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from backtester.coverage import Coverage
-from backtester.snapshot import Snapshot
-from backtester.snapshot_diff import TableDiff
-from backtester.terminal import printable
+from backtester.snapshots.coverage import Coverage
+from backtester.snapshots.diff import TableDiff
+from backtester.snapshots.snapshot import Snapshot
+from backtester.texts.terminal import printable
 
 # Narrower, the table would lose ends of words.
 _LEAST_WIDTH = 120

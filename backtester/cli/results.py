@@ -13,7 +13,7 @@ import typer
 from backtester.cli.environment import reports_folder
 from backtester.cli.runs import ReportsDir, RunName
 from backtester.errors import DataError
-from backtester.terminal import printable, printable_json
+from backtester.texts.terminal import printable, printable_json
 
 
 class Format(StrEnum):
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
     """List the runs of the reports folder; a damaged one is marked, and the exit code is 3."""
     from backtester.cli.render import show_runs
-    from backtester.runs import read_runs
+    from backtester.runs.folder import read_runs
 
     found = read_runs(reports_folder(reports_dir))
     if as_json:
@@ -82,8 +82,8 @@ def show(
 ) -> None:
     """Show what a run was, what it saw, and its rating table."""
     from backtester.cli.render import show_manifest, show_run, show_sights
-    from backtester.runs import find_run
-    from backtester.store import run_document
+    from backtester.runs.folder import find_run
+    from backtester.store.publishing import run_document
 
     reports = reports_folder(reports_dir)
     manifest = find_run(reports, name).read_manifest()
@@ -113,7 +113,7 @@ def sql(
     Files and pipes get the exact bytes of csv and json; on a terminal, control characters in
     them are shown as escapes.
     """
-    from backtester.sql import run_sql
+    from backtester.store.query import run_sql
 
     database = reports_folder(reports_dir) / "results.duckdb"
     form = form or _format_of(out)
@@ -139,7 +139,7 @@ def _for_terminal(text: str, form: Format) -> str:
 
 def schema(as_json: AsJson = False) -> None:
     """Print every table, view and column with its unit."""
-    from backtester.store import schema_document
+    from backtester.store.publishing import schema_document
 
     typer.echo(schema_document(as_json=as_json), nl=False)
 

@@ -21,12 +21,12 @@ from backtester.cli.environment import (
 from backtester.cli.models import tell_unknown_models, tell_unset_keys, with_addresses
 from backtester.errors import CacheMiss, UsageError, VerificationFailed
 from backtester.spellings import MOST_WORKERS, value_of_text
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.backtest import RunResult
     from backtester.config import RunConfig, Tier
-    from backtester.replays import ReplayResult
+    from backtester.packs.replays import ReplayResult
 
 
 def place(flag: str) -> Callable[[object], Path]:
@@ -218,9 +218,9 @@ def _asked_for(context: typer.Context) -> RunConfig:
 def plan(context: typer.Context, as_json: bool = False, **_: Any) -> None:
     """Count cells, calls, tokens and cost of a run before it; spends nothing, needs no key."""
     from backtester.cli.bills import show_estimate
-    from backtester.estimate import estimate
-    from backtester.snapshot import open_snapshot
-    from backtester.tariff import tariff_of
+    from backtester.estimates.estimate import estimate
+    from backtester.snapshots.snapshot import open_snapshot
+    from backtester.spending.tariff import tariff_of
 
     config = _asked_for(context)
     snapshot = open_snapshot(config.snapshot, config.data_dir)
@@ -259,11 +259,11 @@ def replay(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Replay a finished run, or a packed one, without the network and compare its results root."""
-    from backtester.cassette import names_cassette
     from backtester.cli.render import RichProgress
-    from backtester.replays import replay as replay_run
-    from backtester.replays import replay_pack
-    from backtester.runs import find_run
+    from backtester.packs.replays import replay as replay_run
+    from backtester.packs.replays import replay_pack
+    from backtester.replies.cassette import names_cassette
+    from backtester.runs.folder import find_run
 
     data, count = data_folder(data_dir), 1 if workers is None else workers
     with RichProgress("replay") as progress:
@@ -399,14 +399,14 @@ def _tell_run(result: RunResult) -> None:
 
 
 def _configure(config_file: Path | None, manifest: Path | None, flags: dict[str, Any]) -> RunConfig:
-    from backtester.cassette import names_cassette
     from backtester.loading import config_from_manifest, load_config
+    from backtester.replies.cassette import names_cassette
 
     if manifest is not None:
         if config_file is not None:
             raise UsageError("give a config file or --from MANIFEST, not both")
         if names_cassette(str(manifest)):
-            from backtester.packs import config_of_pack
+            from backtester.packs.packs import config_of_pack
 
             return config_of_pack(manifest, flags, folders=_folders_in_environment())
         return config_from_manifest(manifest, flags, folders=_folders_in_environment())

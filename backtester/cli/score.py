@@ -14,8 +14,8 @@ from backtester.errors import UsageError
 from backtester.spellings import value_of_text
 
 if TYPE_CHECKING:
-    from backtester.costs import Costs
-    from backtester.policy import Policy
+    from backtester.book.costs import Costs
+    from backtester.book.policy import Policy
 
 Text = str | None
 
@@ -149,7 +149,7 @@ def score(
 def _score(asked: dict[str, Any]) -> None:
     from backtester.cli.render_scores import show_revisions, show_score_table, show_scores
     from backtester.rescore import rescore
-    from backtester.runs import find_run
+    from backtester.runs.folder import find_run
 
     changes = _changes(asked)
     done = rescore(
@@ -237,7 +237,7 @@ def _benchmark(text: str) -> str:
 
 
 def _policy(asked: dict[str, Any]) -> Policy:
-    from backtester.policy import policy_named
+    from backtester.book.policy import policy_named
 
     weights = None if asked["weights"] is None else _weights(asked["weights"])
     name = asked["policy"] or ("map" if weights is not None else "long_only")
@@ -261,7 +261,7 @@ def _costs(asked: dict[str, Any]) -> Costs:
     """Return the costs of a run's own score, with those that are named in their place."""
     from dataclasses import replace
 
-    from backtester.score_definition import DEFAULT_COSTS
+    from backtester.score.definition import DEFAULT_COSTS
 
     return replace(DEFAULT_COSTS, **{w: asked[w] for w in _COSTS if asked[w] is not None})
 
@@ -274,7 +274,7 @@ def compare(
 ) -> None:
     """Compare two runs: what they were, their scores, and where their decisions differ."""
     from backtester.cli.render_scores import comparison_document, show_comparison
-    from backtester.runs import find_run
+    from backtester.runs.folder import find_run
 
     reports = reports_folder(reports_dir)
     manifests = [find_run(reports, name).read_manifest() for name in (first, second)]

@@ -13,11 +13,11 @@ from backtester.cli.environment import data_folder, reports_folder
 from backtester.cli.runs import DataDir, ReportsDir, RunName, whole
 from backtester.errors import DataError, UsageError
 from backtester.spellings import shown
-from backtester.terminal import printable
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.records import CellKey, CellRecord, LessonRecord
-    from backtester.reply_cache import ReplyCache
+    from backtester.replies.cache import ReplyCache
 
 
 def register(app: typer.Typer) -> None:
@@ -37,11 +37,11 @@ def transcript(
     reports_dir: ReportsDir = None,
 ) -> None:
     """Print every prompt and reply of one decision and of its lesson, from the record."""
-    from backtester.journal import read_ledger
-    from backtester.plan import cache_folder
     from backtester.records import CellKey
-    from backtester.reply_cache import ReplyCache
-    from backtester.runs import find_run
+    from backtester.replies.cache import ReplyCache
+    from backtester.runs.folder import find_run
+    from backtester.runs.journal import read_ledger
+    from backtester.walk.plan import cache_folder
 
     folder = find_run(reports_folder(reports_dir), name)
     ledger = read_ledger(folder.journal_path)

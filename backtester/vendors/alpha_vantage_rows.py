@@ -12,7 +12,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from backtester.calendar import Calendar
-from backtester.schema import ESTIMATED, PUBLISHED, TABLES, known_at_period_end, known_at_trade
+from backtester.schema import (
+    ESTIMATED,
+    PUBLISHED,
+    TABLES,
+    known_at_period_end,
+    known_at_trade,
+)
 from backtester.vendors.base import BadResponse, Wanted
 from backtester.vendors.moments import NEW_YORK, end_of_day, known_from
 from backtester.vendors.statement_rows import Item, Report, as_number

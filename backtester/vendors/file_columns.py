@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backtester.parquet import read_parquet
 from backtester.vendors.base import BadResponse, NoData
 from backtester.vendors.moments import from_epoch, known_from
 
@@ -58,9 +59,7 @@ def read_file(path: Path) -> pa.Table:
         raise BadResponse(f"{path} cannot be read ({error.strerror})") from error
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            import pyarrow.parquet as pq
-
-            return pq.read_table(io.BytesIO(data))
+            return read_parquet(data)
         return _read_csv(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise BadResponse(f"{path} is no whole CSV or Parquet file: {error}") from error
@@ -75,6 +74,7 @@ def _read_csv(data: bytes) -> pa.Table:
     names = next(csv.reader([heading], delimiter=separator), [])
     return pcsv.read_csv(
         io.BytesIO(data),
+        read_options=pcsv.ReadOptions(use_threads=False),
         parse_options=pcsv.ParseOptions(delimiter=separator, newlines_in_values=True),
         convert_options=pcsv.ConvertOptions(
             column_types={name.strip("\r"): pa.string() for name in names},

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from backtester.calendar import Calendar, calendar_of
-from backtester.schema import ESTIMATED, PUBLISHED, TABLES, known_at_period_end, known_at_trade
+from backtester.schema import (
+    ESTIMATED,
+    PUBLISHED,
+    TABLES,
+    known_at_period_end,
+    known_at_trade,
+)
 from backtester.vendors.base import BadResponse, Capture, NoData, Wanted
 from backtester.vendors.moments import end_of_day, known_from
 from backtester.vendors.statement_rows import (

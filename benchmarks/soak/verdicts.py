@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from backtester.distributions import t_critical
-from backtester.inference import (
+from backtester.statistics.distributions import t_critical
+from backtester.statistics.inference import (
     FEWEST_DEGREES,
     FEWEST_WINDOWS,
     WORKING_CORRELATION,
@@ -27,8 +27,8 @@ from backtester.inference import (
     windows_apart,
     working_model,
 )
-from backtester.permutation import path_permutation, permutations_of, sign_test
-from backtester.ranking import rank_ic
+from backtester.statistics.permutation import path_permutation, permutations_of, sign_test
+from backtester.statistics.ranking import rank_ic
 from benchmarks.soak.histories import Batch, Floats, World
 
 LEVEL = 0.95

@@ -16,8 +16,8 @@ from langchain_core.outputs import LLMResult
 from backtester import DEFAULT_CONFIG, TradingAgentsGraph, cli
 from backtester.backtest import run
 from backtester.errors import DataError, UsageError
-from backtester.journal import read_ledger
 from backtester.records import CellRecord
+from backtester.runs.journal import read_ledger
 from tests.support.records import make_key
 from tests.support.workspaces import Workspace, make_workspace
 

@@ -17,16 +17,16 @@ import pytest
 from backtester import cli
 from backtester.backtest import run
 from backtester.config import RunConfig
-from backtester.desk import Desk
+from backtester.desk.desk import Desk
 from backtester.errors import BudgetReached, ProviderError, UsageError
-from backtester.journal import read_ledger
-from backtester.plan import cache_folder
-from backtester.replays import replay
-from backtester.reply_cache import ReplyCache
-from backtester.runs import RunFolder, list_runs
-from backtester.spend import read_spend
-from backtester.sql import fetch_arrow
-from backtester.tariff import Price, Tariff
+from backtester.packs.replays import replay
+from backtester.replies.cache import ReplyCache
+from backtester.runs.folder import RunFolder, list_runs
+from backtester.runs.journal import read_ledger
+from backtester.spending.ledger import read_spend
+from backtester.spending.tariff import Price, Tariff
+from backtester.store.query import fetch_arrow
+from backtester.walk.plan import cache_folder
 from tests.support.openai_server import (
     Act,
     OpenAIServer,
@@ -223,7 +223,7 @@ class Killed:
     script: str = field(
         default="""
 import json, os, signal, sys
-from backtester import spend
+from backtester.spending import ledger as spend
 from backtester.backtest import run
 from backtester.config import RunConfig
 append, after = spend.SpendLedger.append, int(sys.argv[2])

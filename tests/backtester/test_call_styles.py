@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tracers.context import collect_runs
 from pydantic import BaseModel
 
-from backtester.cache import CellReplies, ReplyCache
+from backtester.replies.window import CellReplies, ReplyCache
 from tests.support import openai_server as wire
 from tests.support.openai_server import OpenAIServer
 from tests.support.reply_stores import MemoryReplies

@@ -18,7 +18,7 @@ from backtester import cli
 from backtester.backtest import run
 from backtester.cli.render import show_manifest, show_runs
 from backtester.errors import DataError
-from backtester.runs import RunFolder, RunManifest, find_run, read_runs
+from backtester.runs.folder import RunFolder, RunManifest, find_run, read_runs
 from tests.support.workspaces import make_workspace
 
 DIRECTORY = None

@@ -10,9 +10,9 @@ import pytest
 from backtester.api import Run, run
 from backtester.cli.demo import DEMO
 from backtester.config import RunConfig
-from backtester.plan import cache_folder
-from backtester.reply_cache import ReplyCache
-from backtester.runs import RESULTS_VERSION
+from backtester.replies.cache import ReplyCache
+from backtester.runs.folder import RESULTS_VERSION
+from backtester.walk.plan import cache_folder
 from scripts.write_cookbook import COOKBOOK, RECIPE, answered
 
 pytestmark = pytest.mark.slow

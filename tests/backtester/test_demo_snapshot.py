@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from backtester.calendar import calendar_by_code
-from backtester.manifest import logical_id, sha256_of
-from backtester.snapshot import Snapshot, open_folder, verify_snapshot
-from backtester.view import AsOfView
+from backtester.snapshots.manifest import logical_id, sha256_of
+from backtester.snapshots.snapshot import Snapshot, open_folder, verify_snapshot
+from backtester.snapshots.view import AsOfView
 from tradingagents_core.statements import Figure, books_of
 from tradingagents_core.tools import run_tool
 

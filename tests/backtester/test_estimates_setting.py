@@ -11,7 +11,7 @@ import pytest
 from backtester import cli
 from backtester.api import Run, run
 from backtester.schema import TABLES
-from backtester.snapshot import write_snapshot
+from backtester.snapshots.snapshot import write_snapshot
 from tests.support.tables import instant
 from tests.support.workspaces import CAPTURED, INVENTED, Workspace, make_workspace
 

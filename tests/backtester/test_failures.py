@@ -12,9 +12,9 @@ from backtester.api import load_run
 from backtester.backtest import RunResult, run
 from backtester.config import RunConfig
 from backtester.errors import ProviderError, RunStopped
-from backtester.journal import Ledger, read_ledger
-from backtester.replays import replay
-from backtester.runs import RunFolder
+from backtester.packs.replays import replay
+from backtester.runs.folder import RunFolder
+from backtester.runs.journal import Ledger, read_ledger
 from tests.support.openai_server import OpenAIServer, completion, cut, error, text
 from tests.support.records import make_key
 from tests.support.rulebook_server import Fault, by_the_rules, faulty

@@ -28,7 +28,6 @@ from langchain_openai import ChatOpenAI
 
 from backtester import network
 from backtester.backtest import RunResult, run
-from backtester.cell import Parts
 from backtester.network import (
     NetworkBlocked,
     allow_network,
@@ -37,8 +36,9 @@ from backtester.network import (
     is_blocked,
     network_blocked,
 )
-from backtester.replays import replay
-from backtester.runs import RunFolder
+from backtester.packs.replays import replay
+from backtester.runs.folder import RunFolder
+from backtester.walk.cell import Parts
 from tests.support import openai_server as wire
 from tests.support.openai_server import OpenAIServer
 from tests.support.ways_out import SEEN, CacheIgnoringModel, reaching_view
@@ -393,7 +393,7 @@ def test_a_provider_that_ignores_the_cache_stops_the_replay(
 ) -> None:
     workspace, result = recorded
     model = CacheIgnoringModel(way=SEEN[way], port=port_of(listening))
-    monkeypatch.setattr("backtester.cell.create_model", lambda *_, **__: model)
+    monkeypatch.setattr("backtester.walk.cell.create_model", lambda *_, **__: model)
 
     with pytest.raises(NetworkBlocked):
         replay(RunFolder(result.folder), workspace.data)
@@ -410,7 +410,7 @@ def test_a_run_in_replay_mode_has_the_same_wall(
 ) -> None:
     workspace, _ = recorded
     model = CacheIgnoringModel(way=SEEN["http.client"], port=port_of(listening))
-    monkeypatch.setattr("backtester.cell.create_model", lambda *_, **__: model)
+    monkeypatch.setattr("backtester.walk.cell.create_model", lambda *_, **__: model)
 
     with pytest.raises(NetworkBlocked):
         run(workspace.config(mode="replay", reports_dir=tmp_path))

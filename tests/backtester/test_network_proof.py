@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from backtester.backtest import RunResult, run
-from backtester.cell import Parts
 from backtester.network import blocked_attempts
-from backtester.replays import replay
-from backtester.runs import RunFolder
+from backtester.packs.replays import replay
+from backtester.runs.folder import RunFolder
+from backtester.walk.cell import Parts
 from tests.support.ways_out import (
     UNSEEN,
     namespace_prefix,
@@ -37,10 +37,10 @@ REPLAY = """
 import json, sys
 from pathlib import Path
 
-from backtester.cell import Parts
+from backtester.walk.cell import Parts
 from backtester.network import blocked_attempts
-from backtester.replays import replay
-from backtester.runs import RunFolder
+from backtester.packs.replays import replay
+from backtester.runs.folder import RunFolder
 from tests.support.ways_out import UNSEEN, reaching_view
 
 folder, data, workers, port, hide, *ways = sys.argv[1:]

@@ -14,14 +14,14 @@ from backtester import cli
 from backtester.backtest import RunResult, run
 from backtester.config import RunConfig
 from backtester.errors import UsageError
-from backtester.journal import Ledger, encode, read_ledger
 from backtester.loading import config_from_manifest, load_config
 from backtester.own_book import OwnBook
-from backtester.plan import cache_folder, lay_out
-from backtester.replays import replay
-from backtester.reply_cache import ReplyCache
-from backtester.root import results_root
-from backtester.runs import RunFolder
+from backtester.packs.replays import replay
+from backtester.replies.cache import ReplyCache
+from backtester.runs.folder import RunFolder
+from backtester.runs.journal import Ledger, encode, read_ledger
+from backtester.runs.root import results_root
+from backtester.walk.plan import cache_folder, lay_out
 from tests.support.records import make_cell
 from tests.support.workspaces import Workspace, make_workspace
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from backtester.backtest import RunResult, run
-from backtester.journal import read_ledger
-from backtester.replays import replay
-from backtester.runs import RunFolder
+from backtester.packs.replays import replay
+from backtester.runs.folder import RunFolder
+from backtester.runs.journal import read_ledger
 from tests.support.openai_server import OpenAIServer
 from tests.support.provider_rulebook import (
     asked_in_azure,

@@ -10,15 +10,15 @@ from types import ModuleType
 
 import pytest
 
-from backtester.adoption import real_model_pack
 from backtester.api import replay, run
-from backtester.cell import build_pipeline
-from backtester.journal import read_ledger
 from backtester.loading import load_config
-from backtester.packs import read_head, verify_pack
-from backtester.recordings import answers_of
-from backtester.replays import replay_pack
-from backtester.runs import RESULTS_VERSION
+from backtester.packs.adoption import real_model_pack
+from backtester.packs.packs import read_head, verify_pack
+from backtester.packs.replays import replay_pack
+from backtester.replies.recordings import answers_of
+from backtester.runs.folder import RESULTS_VERSION
+from backtester.runs.journal import read_ledger
+from backtester.walk.cell import build_pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "cassettes" / "smollm2-2018.toml"

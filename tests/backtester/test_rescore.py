@@ -12,10 +12,10 @@ import pytest
 
 from backtester.backtest import run
 from backtester.cli import run as command
-from backtester.replays import replay
-from backtester.runs import RunFolder
-from backtester.score_files import score_ids, scores_folder
-from backtester.snapshot import write_snapshot
+from backtester.packs.replays import replay
+from backtester.runs.folder import RunFolder
+from backtester.score.files import score_ids, scores_folder
+from backtester.snapshots.snapshot import write_snapshot
 from tests.support.results import rows_of
 from tests.support.workspaces import CAPTURED, INVENTED, Workspace, make_workspace
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import talib
 
-from backtester.snapshot import Snapshot, open_snapshot
-from backtester.view import AsOfView
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
+from backtester.snapshots.view import AsOfView
 from tradingagents_core.indicators import MENU, compute
 from tradingagents_core.protocols import Bars
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from backtester.calendar import calendar_by_code
-from backtester.snapshot import Snapshot, open_snapshot
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
+from backtester.snapshots.view import AsOfView
 from backtester.vendors.sec_facts import facts_of, statements_of
 from backtester.vendors.sec_filings import Filing, company_of
-from backtester.view import AsOfView
 from tradingagents_core.statements import Books, Figure, books_of
 from tradingagents_core.tools import run_tool
 

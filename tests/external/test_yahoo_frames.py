@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from backtester.barcheck import check_capture
-from backtester.manifest import Finding
+from backtester.snapshots.barcheck import check_capture
+from backtester.snapshots.manifest import Finding
 from backtester.vendors.base import BadResponse, Capture, VendorSettings, Wanted
 from backtester.vendors.yahoo import Yahoo
 from tests.support.yahoo_frames import APPLE, FramePort

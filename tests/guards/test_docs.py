@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from backtester.cli import app
-from backtester.runs import RESULTS_VERSION
+from backtester.runs.folder import RESULTS_VERSION
 from tests.guards.sources import PACKAGES, ROOT, expect_none, sources
 
 DOCUMENTS = sorted(path.name for path in ROOT.glob("*.md"))

@@ -11,8 +11,8 @@ import pytest
 
 from backtester.api import DEFAULT_CONFIG, TradingAgentsGraph
 from backtester.config import RunConfig
-from backtester.reporting import COMPLETE, sections
 from backtester.spellings import ALIASES, WITHOUT_PLACE
+from backtester.texts.report import COMPLETE, sections
 from tests.guards.sources import ROOT, expect_none
 from tradingagents_core.decisions import FORMS
 from tradingagents_core.llm.providers import PROVIDERS

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from backtester.metrics import Measure, performance
-from backtester.ranking import rank_ic
+from backtester.statistics.metrics import Measure, performance
+from backtester.statistics.ranking import rank_ic
 from tests.oracles.series import CASES, Case
 
 empyrical = pytest.importorskip("empyrical")

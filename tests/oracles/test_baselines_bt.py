@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from backtester.baselines import BASELINES, PLACEBO, PRESETS, Histories, baseline
-from backtester.book import simulate
-from backtester.snapshot import Snapshot
+from backtester.book.simulation import simulate
+from backtester.snapshots.snapshot import Snapshot
 from tests.oracles.test_book_bt import (
     DAYS,
     END,

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from backtester.book import BookResult, TargetSignal, simulate
+from backtester.book.simulation import BookResult, TargetSignal, simulate
 from backtester.calendar import calendar_by_code
-from backtester.snapshot import Snapshot
+from backtester.snapshots.snapshot import Snapshot
 from tests.support.books import committed_snapshot, make_rule
 from tests.support.snapshots import to_table
 

@@ -8,8 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from backtester.metrics import moments
-from backtester.overfit import deflated_sharpe, expected_best_sharpe, pbo, probabilistic_sharpe
+from backtester.statistics.metrics import moments
+from backtester.statistics.overfit import (
+    deflated_sharpe,
+    expected_best_sharpe,
+    pbo,
+    probabilistic_sharpe,
+)
 from tests.oracles.series import CASES
 
 K = 252.0

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from backtester.metrics import Measure, performance, year_fraction
+from backtester.statistics.metrics import Measure, performance, year_fraction
 from tests.oracles.series import CASES, Case
 
 K = 252.0

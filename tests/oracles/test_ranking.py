@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from backtester.permutation import sign_test
-from backtester.ranking import average_ranks, kendall_tau_b, rank_ic, spearman
+from backtester.statistics.permutation import sign_test
+from backtester.statistics.ranking import average_ranks, kendall_tau_b, rank_ic, spearman
 
 NEAR = 1e-12
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backtester.answers import CacheRecord
+from backtester.replies.answers import CacheRecord
 from tradingagents_core.llm.keys import call_key, key_document
 from tradingagents_core.protocols import ModelCall, Reply, Site, Usage
 

@@ -8,10 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from backtester.book import BookResult, BookRule, OrderRecord, Signal, TargetSignal, simulate
-from backtester.costs import Costs
-from backtester.policy import policy_named
-from backtester.snapshot import Snapshot, open_folder
+from backtester.book.costs import Costs
+from backtester.book.policy import policy_named
+from backtester.book.simulation import (
+    BookResult,
+    BookRule,
+    OrderRecord,
+    Signal,
+    TargetSignal,
+    simulate,
+)
+from backtester.snapshots.snapshot import Snapshot, open_folder
 from tests.support.snapshots import Day, day_of
 
 COSTS = (

@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from backtester.leak_child import Answer, Asked, Worlds
-from backtester.moved_clock import moved_clock
-from backtester.poison import MOVED, WAYS, Place, Way, canaries_in
+from backtester.leaks.child import Answer, Asked, Worlds
+from backtester.leaks.clock import moved_clock
+from backtester.leaks.poison import MOVED, WAYS, Place, Way, canaries_in
 from backtester.schema import TABLES
-from backtester.snapshot import Snapshot
-from backtester.view import AsOfView
+from backtester.snapshots.snapshot import Snapshot
+from backtester.snapshots.view import AsOfView
 from tests.support.snapshots import (
     BarTuple,
     make_instrument,

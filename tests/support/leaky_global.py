@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from backtester.snapshot import open_folder
-from backtester.view import AsOfView
+from backtester.snapshots.snapshot import open_folder
+from backtester.snapshots.view import AsOfView
 
 FOLDER = Path(os.environ.get("LEAKY_SNAPSHOT", "nowhere"))
 # Arrow opens the file by itself: no hook of Python hears of it.

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from backtester.snapshot import open_folder
-from backtester.view import AsOfView
+from backtester.snapshots.snapshot import open_folder
+from backtester.snapshots.view import AsOfView
 from tradingagents_core.errors import NoMarketData
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from backtester.records import DIRECTION, CellKey, CellRecord, LessonRecord, ReturnRecord
-from backtester.sql import fetch_arrow
-from backtester.store import RunDocument, publish
+from backtester.store.publishing import RunDocument, publish
+from backtester.store.query import fetch_arrow
 from tests.support.records import make_cell, make_lesson, make_return
 
 MANIFEST: dict[str, Any] = {

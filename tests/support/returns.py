@@ -6,9 +6,9 @@ import dataclasses
 from datetime import UTC, date, datetime
 from typing import Any
 
-from backtester.broker import ScoreRule, settle
 from backtester.records import CellKey, ReturnRecord
-from backtester.snapshot import Snapshot
+from backtester.settlement.broker import ScoreRule, settle
+from backtester.snapshots.snapshot import Snapshot
 from tests.support.snapshots import BarTuple
 
 NEAR = 1e-12

@@ -8,10 +8,10 @@ from datetime import date
 from typing import Any
 
 from backtester.records import CellKey, CellRecord
-from backtester.score import Score, score_decisions
-from backtester.score_definition import ScoreDefinition
-from backtester.score_records import MetricRow, table_of
-from backtester.snapshot import Snapshot
+from backtester.score.compute import Score, score_decisions
+from backtester.score.definition import ScoreDefinition
+from backtester.score.records import MetricRow, table_of
+from backtester.snapshots.snapshot import Snapshot
 from tests.support.records import make_cell
 
 ROOT = "r" * 64

@@ -17,7 +17,7 @@ import pyarrow as pa
 from backtester.calendar import calendar_by_code
 from backtester.markets import INDICES, calendar_code
 from backtester.schema import DIVIDEND, SPLIT, TABLES, known_at_action, known_at_bar
-from backtester.snapshot import Snapshot
+from backtester.snapshots.snapshot import Snapshot
 
 Day = date | str
 BarTuple = tuple[Day, float, float, float, float, int]

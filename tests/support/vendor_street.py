@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from backtester.snapshot import Snapshot
+from backtester.snapshots.snapshot import Snapshot
 from backtester.vendors.yahoo_port import History
 from tests.backtester.vendors.test_alpha_vantage import article, feed
 from tests.backtester.vendors.test_fred import Alfred

@@ -26,7 +26,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from backtester.view import AsOfView
+from backtester.snapshots.view import AsOfView
 
 Way = Callable[[int], object]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from backtester.config import RunConfig
-from backtester.manifest import Source
-from backtester.snapshot import Snapshot, write_snapshot
+from backtester.snapshots.manifest import Source
+from backtester.snapshots.snapshot import Snapshot, write_snapshot
 from tests.support.snapshots import (
     Action,
     BarTuple,

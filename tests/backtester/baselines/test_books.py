@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from backtester.baselines import baseline
-from backtester.book import BookResult, simulate
+from backtester.book.simulation import BookResult, simulate
 from tests.support.books import make_rule
 from tests.support.snapshots import closes, make_snapshot, sessions_of
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from backtester.baselines.placebo import STATES, model_of, random_ratings, uniform_model
-from backtester.book_records import Signal
+from backtester.book.records import Signal
 from backtester.errors import UsageError
 from tests.support.snapshots import sessions_of
 

@@ -17,13 +17,13 @@ from backtester.baselines import (
     baseline,
 )
 from backtester.baselines.history import seen_by
-from backtester.book_records import Signal
+from backtester.book.records import Signal
 from backtester.errors import DataError, UsageError
-from backtester.pricing import market_of
 from backtester.records import RATINGS
-from backtester.snapshot import Snapshot
-from backtester.view import AsOfView
-from backtester.view_cache import ViewCache
+from backtester.settlement.pricing import market_of
+from backtester.snapshots.snapshot import Snapshot
+from backtester.snapshots.view import AsOfView
+from backtester.snapshots.view_cache import ViewCache
 from tests.backtester.baselines.paths import rows_of, swing
 from tests.support.snapshots import Action, dividend, make_snapshot, sessions_of, split
 from tradingagents_core.errors import NoMarketData

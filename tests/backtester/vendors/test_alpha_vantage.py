@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from backtester.barcheck import check_capture
 from backtester.errors import UsageError
 from backtester.schema import conform
+from backtester.snapshots.barcheck import check_capture
 from backtester.vendors.alpha_vantage import AlphaVantage, spellings
 from backtester.vendors.base import (
     BadResponse,

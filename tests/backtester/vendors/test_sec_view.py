@@ -16,10 +16,10 @@ import pytest
 from backtester.calendar import calendar_by_code
 from backtester.records import ReadRecord
 from backtester.schema import TABLES
-from backtester.snapshot import Snapshot
+from backtester.snapshots.snapshot import Snapshot
+from backtester.snapshots.view import AsOfView
 from backtester.vendors.sec_filings import Filing, known_at_filing
 from backtester.vendors.sec_insider import trades_of
-from backtester.view import AsOfView
 from tests.backtester.vendors.test_sec import ownership, trade
 from tests.support.sec_pages import APPLE_FILINGS, apple_rows
 from tests.support.snapshots import closes, make_snapshot, split

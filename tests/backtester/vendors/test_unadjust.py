@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backtester.snapshot import Snapshot, open_folder
+from backtester.snapshots.snapshot import Snapshot, open_folder
 from backtester.vendors.unadjust import (
     FLOAT32_NOISE,
     Dividend,

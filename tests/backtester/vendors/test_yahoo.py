@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from backtester.barcheck import check_capture
 from backtester.errors import UsageError
-from backtester.freeze import Way, freeze, settings_from
-from backtester.freeze_plan import FreezePlan
+from backtester.freeze.freezing import Way, freeze, settings_from
+from backtester.freeze.plan import FreezePlan
 from backtester.schema import conform
+from backtester.snapshots.barcheck import check_capture
 from backtester.vendors.base import (
     BadResponse,
     Capture,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from backtester.calendar import calendar_by_code, grid_sessions
-from backtester.snapshot import Snapshot, open_snapshot
-from backtester.view import AsOfView, ViewCache
+from backtester.snapshots.snapshot import Snapshot, open_snapshot
+from backtester.snapshots.view import AsOfView, ViewCache
 from tradingagents_core.graph import Models, Pipeline
 from tradingagents_core.llm.factory import create_model
 from tradingagents_core.llm.rulebook import RulebookChatModel

@@ -1,0 +1,1 @@
+"""The simulated book: from ratings to weights, orders, positions and equity."""

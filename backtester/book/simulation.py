@@ -1,0 +1,440 @@
+"""The simulated book: decisions become orders, orders positions, positions equity.
+
+A book starts with cash. Each decision wants a weight of its ticker's slot, an equal part of the
+equity; the order fills at the entry rule, at the bars that scoring uses, and pays its costs. Every
+session of the tickers' calendars taken together leaves a row of equity, each position marked at its
+last close known then. Nothing fills at a bar of another session, nothing is marked from the future.
+
+The parts: `book_lines` lays out the prices, `book_walk` goes through them in UTC order,
+`book_orders` sizes and fills, `book_account` keeps the money, `book_records` is what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from backtester.book.crowd import Crowd, batches_of
+from backtester.book.lines import Stage, instant_of, micros, stage_of
+from backtester.book.orders import side_of
+from backtester.book.records import (
+    BookResult,
+    BookRule,
+    BookState,
+    DecisionCounts,
+    EquityRecord,
+    HeldPosition,
+    OrderRecord,
+    PositionRecord,
+    Signal,
+    TargetSignal,
+)
+from backtester.book.walk import ALWAYS, FILLS, Ask, Walk, ask_of, fills_first, script_of
+from backtester.errors import BacktesterError, DataError, UsageError
+from backtester.snapshots.snapshot import Snapshot
+
+__all__ = [
+    "Bench",
+    "BookResult",
+    "BookRule",
+    "BookState",
+    "DecisionCounts",
+    "EquityRecord",
+    "HeldPosition",
+    "OrderRecord",
+    "PositionRecord",
+    "ShownBook",
+    "Signal",
+    "TargetSignal",
+    "book_state_at",
+    "simulate",
+]
+
+
+class Bench:
+    """Lay out the prices of some tickers once, for any number of books over the same range."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        tickers: Sequence[str],
+        start: date,
+        end: date,
+        currency: str | None = None,
+    ) -> None:
+        """Lay out the prices; see `simulate` for the arguments and the errors."""
+        self._stage = stage_of(snapshot, tickers, start=start, end=end, currency=currency)
+        self._script = script_of(self._stage)
+
+    def simulate(
+        self,
+        signals: Sequence[Signal] | Sequence[TargetSignal],
+        rule: BookRule,
+        *,
+        records: bool = True,
+    ) -> BookResult:
+        """Carry decisions through the market; see `simulate`.
+
+        Args:
+            signals: Of this bench's tickers.
+            rule: How to trade; its currency is that of the bench or None.
+            records: Whether to keep orders and positions; a placebo needs only the equity.
+
+        Raises:
+            UsageError: See `simulate`; so DataError.
+        """
+        self._require_currency(rule)
+        walk = Walk(self._stage, self._script, rule, records=records)
+        decisions = _Decisions(self._stage, rule)
+        walk.ask(decisions.asks(signals))
+        walk.go(until=ALWAYS)
+        return BookResult(
+            orders=(*sorted(walk.orders, key=_by_fill), *decisions.pending) if records else (),
+            positions=tuple(walk.positions),
+            equity=tuple(walk.equity),
+            start_cash=rule.start_cash,
+            currency=self._stage.currency,
+            counts=DecisionCounts(
+                orders=decisions.asked + len(decisions.pending) - walk.unchanged,
+                unchanged=walk.unchanged,
+                carried=decisions.carried,
+                unread=decisions.unread,
+            ),
+            fills_first=fills_first(rule),
+        )
+
+    def equities(
+        self,
+        sessions: Mapping[str, Sequence[date]],
+        weights: Mapping[str, npt.NDArray[np.float64]],
+        rule: BookRule,
+    ) -> npt.NDArray[np.float64]:
+        """Return the equity of many books that decide on the same dates.
+
+        Hundreds of them take about as long as a few of `simulate`, and have the same doubles.
+
+        Args:
+            sessions: Ticker -> its decision sessions.
+            weights: Ticker -> a row a book and a column a session: the part of the slot that is
+                wanted, -1 to 1; NaN carries the position.
+            rule: How to trade; its policy is not looked at.
+
+        Returns:
+            A row a book, a column a session of the stage: `BookResult.equity` of each.
+
+        Raises:
+            UsageError: For weights that do not fit the sessions or are not from -1 to 1; else see
+                `simulate`; so DataError.
+        """
+        self._require_currency(rule)
+        places = _Places(self._stage)
+        books = next((len(rows) for rows in weights.values()), 0)
+        asks = []
+        for ticker, days in sessions.items():
+            rows = weights.get(ticker)
+            if rows is None or rows.shape != (books, len(days)):
+                raise UsageError(
+                    f"the weights of {ticker} are not {books} books by {len(days)} sessions"
+                )
+            if (np.abs(rows) > 1.0).any():
+                raise UsageError(f"a weight of {ticker} is not from -1 to 1")
+            for column, day in enumerate(days):
+                line, decided = places.of(ticker, day)
+                ask = ask_of(self._stage, rule, line=line, decided=decided, weight=0.0)
+                if ask is not None:
+                    asks.append((ask, rows[:, column]))
+        crowd = Crowd(self._stage, self._script, rule, books)
+        equity: npt.NDArray[np.float64] = crowd.go(batches_of(asks)).T.copy()
+        return equity
+
+    def _require_currency(self, rule: BookRule) -> None:
+        if rule.currency not in (None, self._stage.currency):
+            raise UsageError(
+                f"the rule's currency is {rule.currency}, prices are laid out in "
+                f"{self._stage.currency}: give both the same"
+            )
+
+
+def simulate(
+    signals: Sequence[Signal] | Sequence[TargetSignal],
+    *,
+    snapshot: Snapshot,
+    rule: BookRule,
+    start: date,
+    end: date,
+    tickers: Sequence[str] | None = None,
+) -> BookResult:
+    """Carry decisions through the market and return what the book was worth each session.
+
+    The order of the signals does not matter. A book without a decision is cash.
+
+    Args:
+        signals: One lane's decisions, at most one for a ticker and session.
+        snapshot: Where bars, actions and identities come from.
+        rule: How decisions become positions.
+        start: First decision session, and first row of equity.
+        end: Last row of equity; an order that would fill later is ``pending``.
+        tickers: Of the book, or None for those of the signals. They set the slots and the
+            sessions, so a ticker without a decision has its place too.
+
+    Raises:
+        UsageError: For no ticker, reversed dates, an end after the snapshot's, tickers whose
+            currencies cannot be brought together, or a decision outside the range, twice there,
+            or of a ticker that is not in the book.
+        DataError: For an instrument that the snapshot does not hold, a date that is no session of
+            its calendar, a word that is no rating, or an action of a held ticker that cannot be
+            believed.
+    """
+    named = tickers if tickers is not None else sorted({signal.ticker for signal in signals})
+    bench = Bench(snapshot=snapshot, tickers=named, start=start, end=end, currency=rule.currency)
+    return bench.simulate(signals, rule)
+
+
+class ShownBook:
+    """Carry a book forward in simulated time, to be looked at before each decision.
+
+    Nothing that is public only after a cutoff is in what `at` returns for it: an order whose bar
+    is not public yet counts as not filled yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        rule: BookRule,
+        tickers: Sequence[str],
+        start: date,
+        end: date | None = None,
+    ) -> None:
+        """Begin with cash alone.
+
+        Args:
+            snapshot: See `simulate`; so rule, tickers, start.
+            rule: How decisions become positions.
+            tickers: All tickers of the book, also those that are decided later.
+            start: First decision session.
+            end: Last session to be looked at, or None for the snapshot's last date.
+        """
+        last = snapshot.end if end is None else end
+        self._stage = stage_of(snapshot, tickers, start=start, end=last, currency=rule.currency)
+        self._walk = Walk(self._stage, script_of(self._stage), rule, records=False)
+        self._decisions = _Decisions(self._stage, rule)
+        self._shown = -1
+
+    def decide(self, signals: Sequence[Signal] | Sequence[TargetSignal]) -> None:
+        """Take decisions, each before the book is looked at for an instant after its fill.
+
+        Raises:
+            UsageError: See `simulate`; so DataError.
+            BacktesterError: For one that comes too late: the book has gone past its fill.
+        """
+        asks = self._decisions.asks(signals)
+        if asks and asks[0].at < self._shown:
+            late = self._stage.lines[asks[0].line]
+            raise BacktesterError(
+                f"a decision for {late.ticker} on {late.clock.days[asks[0].decided]} came after "
+                f"the book was shown at {instant_of(self._shown)}: take decisions in order"
+            )
+        self._walk.ask(asks)
+
+    def at(self, cutoff: datetime) -> BookState:
+        """Return the book as it is known at a cutoff.
+
+        Args:
+            cutoff: UTC instant, not before that of an earlier call.
+        """
+        instant = micros(cutoff)
+        # A decision made at this very instant may still fill at it: stop short, and look ahead.
+        self._shown = max(self._shown, instant)
+        self._walk.go(until=instant - 1, known_by=instant)
+        ahead = self._walk.fork()
+        ahead.go(until=instant, known_by=instant, skip=True)
+        return _state(self._stage, ahead, instant)
+
+
+def book_state_at(
+    signals: Sequence[Signal] | Sequence[TargetSignal],
+    *,
+    snapshot: Snapshot,
+    rule: BookRule,
+    tickers: Sequence[str],
+    start: date,
+    cutoff: datetime,
+) -> BookState:
+    """Return the book as it is known at a cutoff, from the decisions made before it.
+
+    `ShownBook` gives the same for many cutoffs without beginning anew at each.
+
+    Args:
+        signals: Decisions of earlier cutoffs.
+        snapshot: See `ShownBook`; so rule, tickers, start.
+        rule: How decisions become positions.
+        tickers: All tickers of the book.
+        start: First decision session.
+        cutoff: UTC instant.
+
+    Raises:
+        UsageError: See `simulate`; so DataError.
+    """
+    book = ShownBook(snapshot=snapshot, rule=rule, tickers=tickers, start=start)
+    book.decide(signals)
+    return book.at(cutoff)
+
+
+# ----------------------------------------------------------------------------------- decisions
+
+
+class _Places:
+    """Find a decision's place on a stage, once each."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._line = {line.ticker: at for at, line in enumerate(stage.lines)}
+        self._seen: set[tuple[int, int]] = set()
+
+    def of(self, ticker: str, session: date) -> tuple[int, int]:
+        """Return the line and the session's place on its clock.
+
+        Raises:
+            UsageError: Outside the book, or twice there.
+            DataError: For a date that is no session.
+        """
+        line = self._line.get(ticker)
+        if line is None:
+            raise UsageError(
+                f"a decision for {ticker} on {session}, which is not in the book: "
+                f"it has {', '.join(self._line)}"
+            )
+        stage = self._stage
+        if not stage.start <= session <= stage.end:
+            raise UsageError(
+                f"a decision for {ticker} on {session}, outside the book's "
+                f"{stage.start} to {stage.end}: widen the dates or leave it out"
+            )
+        clock = stage.lines[line].clock
+        decided = clock.position.get(session)
+        if decided is None:
+            before = clock.calendar.last_on_or_before(session)
+            raise DataError(
+                f"a decision for {ticker} on {session}, which is no session of "
+                f"calendar {clock.calendar.code}: the one before is {before}"
+            )
+        if (line, decided) in self._seen:
+            raise UsageError(f"two decisions for {ticker} on {session}: keep one")
+        self._seen.add((line, decided))
+        return line, decided
+
+
+class _Decisions:
+    """Turn signals into what a walk takes, and count those that want nothing.
+
+    Attributes:
+        asked: Number of those that want a weight and fill within the stage.
+        carried: Number of those that leave the position, unread ones apart.
+        unread: Number of those without a rating.
+        pending: Orders that fill after the end.
+    """
+
+    def __init__(self, stage: Stage, rule: BookRule) -> None:
+        self._stage = stage
+        self._rule = rule
+        self._places = _Places(stage)
+        self.asked = self.carried = self.unread = 0
+        self.pending: list[OrderRecord] = []
+
+    def asks(self, signals: Iterable[Signal | TargetSignal]) -> list[Ask]:
+        """Return the fills of some decisions, in order."""
+        found = []
+        for signal in sorted(signals, key=lambda signal: (signal.session, signal.ticker)):
+            line, decided = self._places.of(signal.ticker, signal.session)
+            weight = self._weight(signal)
+            if weight is None:
+                continue
+            ask = ask_of(self._stage, self._rule, line=line, decided=decided, weight=weight)
+            if ask is None:
+                self.pending.append(self._after_end(line, signal.session, weight))
+            else:
+                self.asked += 1
+                found.append(ask)
+        return sorted(found)
+
+    def _weight(self, signal: Signal | TargetSignal) -> float | None:
+        if isinstance(signal, Signal):
+            weight = self._rule.policy.weight_of(signal.rating)
+            self.unread += signal.rating is None
+            self.carried += weight is None and signal.rating is not None
+            return weight
+        weight = signal.weight
+        self.carried += weight is None
+        if weight is not None and not -1.0 <= weight <= 1.0:
+            raise UsageError(
+                f"the weight {weight} of {signal.ticker} on {signal.session} is not from -1 to 1"
+            )
+        return weight
+
+    def _after_end(self, number: int, session: date, weight: float) -> OrderRecord:
+        line, offset = self._stage.lines[number], FILLS[self._rule.entry_rule][0]
+        calendar, fill_session, fill_at = line.clock.calendar, None, None
+        with suppress(DataError):
+            fill_session = calendar.shift(session, offset)
+        if fill_session is not None:
+            at_open = FILLS[self._rule.entry_rule][1] == "open"
+            fill_at = (calendar.open_utc if at_open else calendar.close_utc)(fill_session)
+        return OrderRecord(
+            session=session,
+            ticker=line.ticker,
+            fill_session=fill_session,
+            fill_at=fill_at,
+            side=side_of(weight, weight or -1.0),
+            shares=0.0,
+            price=None,
+            reference_price=None,
+            notional=0.0,
+            asked=None,
+            commission=0.0,
+            slippage=0.0,
+            status="pending",
+            reason="after_end",
+            target_weight=weight,
+            currency=line.currency,
+        )
+
+
+def _by_fill(order: OrderRecord) -> tuple[int, str]:
+    return (0 if order.fill_at is None else micros(order.fill_at), order.ticker)
+
+
+def _state(stage: Stage, walk: Walk, at: int) -> BookState:
+    account = walk.account
+    equity = account.cash + account.positions_value
+    held = []
+    for number, (line, holding) in enumerate(zip(stage.lines, account.holdings, strict=True)):
+        if not holding.shares or holding.since is None:
+            continue
+        value = holding.value
+        held.append(
+            HeldPosition(
+                ticker=line.ticker,
+                shares=holding.shares,
+                price=holding.mark,
+                currency=line.currency,
+                value=value,
+                weight=value / equity if equity > 0.0 else None,
+                cost=holding.cost,
+                unrealised=value - holding.cost,
+                since=holding.since,
+                stale=walk.is_stale(number, at),
+            )
+        )
+    return BookState(
+        at=instant_of(at),
+        cash=account.cash,
+        equity=equity,
+        currency=stage.currency,
+        positions=tuple(held),
+    )

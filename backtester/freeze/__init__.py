@@ -1,0 +1,1 @@
+"""From vendors to a snapshot."""

@@ -1,0 +1,1 @@
+"""The audit that nothing of the future reaches a decision."""

@@ -1,0 +1,1 @@
+"""What is done with recordings: packed, taken over, replayed, explained, pruned."""

@@ -1,0 +1,1 @@
+"""What stored decisions made under some rules: books, figures, files, and the ledger of trials."""

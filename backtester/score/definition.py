@@ -1,0 +1,231 @@
+"""What a score is a function of, beside the stored decisions: rules, costs, window, snapshot."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from types import MappingProxyType
+from typing import Any, Final
+
+from backtester.book.costs import Costs
+from backtester.book.policy import Policy, policy_named
+from backtester.book.records import BookRule, Rebalance
+from backtester.config import DecisionTime, EntryRule, RunConfig
+from backtester.errors import UsageError
+from backtester.settlement.broker import ScoreRule
+from backtester.statistics.folds import walk_forward_folds
+
+DEFAULT_SCORE: Final = "default"
+HORIZONS: Final = (1, 5, 20)
+"""Horizons, in sessions, that every score has beside its own."""
+
+PLACEBO_DRAWS: Final = 200
+DEFAULT_COSTS: Final = Costs(commission_bps=1.0, slippage_bps=5.0)
+"""What a run's own score charges: a book without costs is no book that anybody could have had."""
+
+_DIGITS: Final = 12
+# What can be changed without trying anything new: more data, another cut of the same figures.
+_NO_TRIAL: Final = ("snapshot_id", "fold", "placebo_draws", "seed", "score_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreDefinition:
+    """Say how stored decisions are scored.
+
+    Attributes:
+        run_id: Run whose decisions they are.
+        universe: Instruments, sorted.
+        snapshot_id: Content hash of the snapshot that is scored on.
+        decision_time: Of the run.
+        entry_rule: Where orders fill and windows begin.
+        horizon: Sessions from the decision to the exit: that of table ``returns``.
+        horizons: All horizons that figures are given for, ascending; the own one among them.
+        benchmark: Explicit benchmark, or None for that of the map or the market.
+        benchmark_map: Suffix -> benchmark.
+        haircut: Fraction taken off the last close of what stops trading.
+        first: First day of the window of decisions.
+        last: Last day.
+        policy: What a rating is worth.
+        costs: What trading costs.
+        start_cash: Of the book.
+        slots: Of the book; None for one a ticker.
+        rebalance: See `BookRule`.
+        fractional: Whether the book trades parts of a share.
+        charge_model_cost: Whether the models' bill is taken out of the book.
+        rf_annual: Risk-free rate a year.
+        fold: Length of the walk-forward folds, such as ``6M``, or None.
+        placebo_draws: Random books to compare with.
+        seed: Of everything drawn.
+        score_id: Its name; empty for the one made of its content.
+    """
+
+    run_id: str
+    universe: tuple[str, ...]
+    snapshot_id: str
+    decision_time: DecisionTime
+    entry_rule: EntryRule
+    horizon: int
+    first: date
+    last: date
+    horizons: tuple[int, ...] = HORIZONS
+    benchmark: str | None = None
+    benchmark_map: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    haircut: float = 0.0
+    policy: Policy = field(default_factory=lambda: policy_named("long_only"))
+    costs: Costs = field(default_factory=Costs)
+    start_cash: float = 1_000_000.0
+    slots: int | None = None
+    rebalance: Rebalance = "on_change"
+    fractional: bool = True
+    charge_model_cost: bool = False
+    rf_annual: float = 0.0
+    fold: str | None = None
+    placebo_draws: int = PLACEBO_DRAWS
+    seed: int = 0
+    score_id: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be scored, before anything is.
+
+        Raises:
+            UsageError: With what to write instead.
+        """
+        if self.last < self.first:
+            raise UsageError(f"the window {self.first} to {self.last} is empty: swap its dates")
+        if self.placebo_draws < 0:
+            raise UsageError(f"{self.placebo_draws} placebo draws: write 0 or more")
+        if self.fold is not None:
+            walk_forward_folds(self.first, self.last, length=self.fold)
+        if self.rf_annual <= -1.0:
+            raise UsageError(f"risk-free rate {self.rf_annual}: write a fraction above -1")
+        for horizon in self.horizons:
+            self.rule_for(horizon)
+        self.book_rule()
+        wanted = tuple(sorted({self.horizon, *self.horizons}))
+        object.__setattr__(self, "horizons", wanted)
+        if not self.score_id:
+            object.__setattr__(self, "score_id", self._made_id())
+
+    def rule_for(self, horizon: int, instrument: str | None = None) -> ScoreRule:
+        """Return how decisions on an instrument are settled to a horizon.
+
+        Raises:
+            UsageError: A horizon that the entry rule has no window for.
+        """
+        return ScoreRule(
+            horizon=horizon,
+            entry_rule=self.entry_rule,
+            decision_time=self.decision_time,
+            benchmark=self.benchmark_of(instrument),
+            haircut=self.haircut,
+            score_id=self.score_id or DEFAULT_SCORE,
+        )
+
+    def benchmark_of(self, instrument: str | None) -> str | None:
+        """Return the benchmark that is named for an instrument, or None for its market's own."""
+        if self.benchmark is not None or instrument is None:
+            return self.benchmark
+        return self.benchmark_map.get(instrument.rpartition(".")[2] if "." in instrument else "")
+
+    def book_rule(self) -> BookRule:
+        """Return how the book is kept."""
+        return BookRule(
+            policy=self.policy,
+            costs=self.costs,
+            entry_rule=self.entry_rule,
+            decision_time=self.decision_time,
+            start_cash=self.start_cash,
+            slots=self.slots,
+            rebalance=self.rebalance,
+            haircut=self.haircut,
+            fractional=self.fractional,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the definition as JSON values, without its name."""
+        words = {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("policy", "costs", "score_id")
+        }
+        return {
+            **words,
+            "universe": list(self.universe),
+            "horizons": list(self.horizons),
+            "benchmark_map": dict(sorted(self.benchmark_map.items())),
+            "first": self.first.isoformat(),
+            "last": self.last.isoformat(),
+            "policy": {
+                "name": self.policy.name,
+                "hold": self.policy.hold,
+                "weights": dict(sorted(self.policy.weights.items())),
+            },
+            "costs": asdict(self.costs),
+        }
+
+    @property
+    def canonical(self) -> str:
+        """The definition as canonical JSON."""
+        return _canonical(self.document())
+
+    @property
+    def trial(self) -> str:
+        """Hash of what was tried: the same for a newer snapshot or other folds."""
+        tried = {name: value for name, value in self.document().items() if name not in _NO_TRIAL}
+        return _hash(tried)
+
+    @property
+    def family(self) -> str:
+        """Hash of universe and window: what trials are counted by."""
+        window = [self.first.isoformat(), self.last.isoformat()]
+        return _hash({"universe": list(self.universe), "window": window})
+
+    def _made_id(self) -> str:
+        slug = f"{self.policy.name.replace('_', '-')}-h{self.horizon}"
+        return f"{slug}-{_hash(self.document())[:_DIGITS]}"
+
+
+def run_definition(
+    config: RunConfig, *, run_id: str, snapshot_id: str, universe: tuple[str, ...]
+) -> ScoreDefinition:
+    """Return the definition of a run's own score.
+
+    Args:
+        config: Of the run.
+        run_id: The run.
+        snapshot_id: Its snapshot.
+        universe: Its instruments.
+    """
+    least = 2 if config.entry_rule == "next_close" else 1
+    return ScoreDefinition(
+        run_id=run_id,
+        universe=tuple(sorted(universe)),
+        snapshot_id=snapshot_id,
+        decision_time=config.decision_time,
+        entry_rule=config.entry_rule,
+        horizon=config.horizon,
+        horizons=tuple(horizon for horizon in HORIZONS if horizon >= least),
+        benchmark=config.benchmark,
+        benchmark_map=dict(config.benchmark_map),
+        haircut=config.delisting_haircut,
+        costs=DEFAULT_COSTS,
+        first=config.start,
+        last=config.end,
+        score_id=DEFAULT_SCORE,
+    )
+
+
+def changed(definition: ScoreDefinition, **changes: Any) -> ScoreDefinition:
+    """Return another definition; its name follows from its content."""
+    return replace(definition, **{**changes, "score_id": ""})
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+
+def _canonical(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

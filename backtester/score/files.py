@@ -1,0 +1,223 @@
+"""Where a score is kept: a folder of its own beside the run's journal, written whole or not at all.
+
+    reports/<run_id>/scores/<score_id>/
+        definition.json     what the score is a function of, and the hash of each file
+        returns.parquet ... one file for each table
+
+The files are written to a folder with another name, synced, and renamed; what a killed writer left
+is removed by the next one. A reader checks every hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from backtester.errors import DataError, UsageError
+from backtester.parquet import read_parquet
+from backtester.score.records import TABLES_OF_A_SCORE, Row, checked_table, table_of
+
+SCORES_FOLDER: Final = "scores"
+SCORE_FORMAT: Final = 1
+_DEFINITION: Final = "definition.json"
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}")
+_AGAIN: Final = "remove its folder and score again"
+
+
+class ScoreCard(BaseModel):
+    """Describe a stored score.
+
+    Attributes:
+        format: `SCORE_FORMAT`.
+        score_id: Its name.
+        results_root: Of the decisions that were scored.
+        snapshot_name: Snapshot that it was scored on.
+        definition: See `ScoreDefinition.document`.
+        family: Hash of universe and window.
+        trial: Hash of what was tried.
+        known_trials: Distinct trials of the family known to the workspace when it was made.
+        no_book: Why there is no book, or None.
+        files: Table -> sha256 of its file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: int
+    score_id: str
+    results_root: str
+    snapshot_name: str
+    definition: dict[str, Any]
+    family: str
+    trial: str
+    known_trials: int
+    no_book: str | None
+    files: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredScore:
+    """Hold a score as it lies on the disk.
+
+    Attributes:
+        card: What it is.
+        tables: Table -> columns, without run and score.
+    """
+
+    card: ScoreCard
+    tables: Mapping[str, pa.Table]
+
+    @property
+    def score_id(self) -> str:
+        """Its name."""
+        return self.card.score_id
+
+
+def scores_folder(run_folder: Path) -> Path:
+    """Return where a run's scores are."""
+    return run_folder / SCORES_FOLDER
+
+
+def write_score(run_folder: Path, card: ScoreCard, rows: Mapping[str, Sequence[Row]]) -> Path:
+    """Store a score in the place of one with its name; call it under the run's lock.
+
+    Args:
+        run_folder: The run's folder.
+        card: What it is; the hashes of its files are filled in here.
+        rows: Table -> rows.
+
+    Returns:
+        The score's folder.
+
+    Raises:
+        UsageError: The folder cannot be written.
+        DataError: A row holds what no table may hold.
+    """
+    if not _NAME.fullmatch(card.score_id):
+        raise UsageError(f"{card.score_id!r} is no name of a score: letters, digits, '-' and '.'")
+    tables = {name: table_of(name, rows.get(name, ())) for name in TABLES_OF_A_SCORE}
+    place = scores_folder(run_folder)
+    target, fresh = place / card.score_id, place / f".{card.score_id}.new"
+    gone = place / f".{card.score_id}.old"
+    try:
+        place.mkdir(exist_ok=True)
+        for left in (fresh, gone):
+            shutil.rmtree(left, ignore_errors=True)
+        fresh.mkdir()
+        files = {name: _write(fresh / f"{name}.parquet", _parquet(t)) for name, t in tables.items()}
+        whole = card.model_copy(update={"files": files})
+        text = json.dumps(whole.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
+        _write(fresh / _DEFINITION, text.encode())
+        _sync(fresh)
+        if target.exists():
+            target.replace(gone)
+        fresh.replace(target)
+        _sync(place)
+        shutil.rmtree(gone, ignore_errors=True)
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written ({error.strerror or error}): free the folder, or name "
+            "another with --reports-dir"
+        ) from error
+    return target
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _write(path: Path, content: bytes) -> str:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def score_ids(run_folder: Path) -> tuple[str, ...]:
+    """Return the names of a run's stored scores, sorted."""
+    place = scores_folder(run_folder)
+    if not place.is_dir():
+        return ()
+    names = [child.name for child in sorted(place.iterdir()) if (child / _DEFINITION).is_file()]
+    return tuple(sorted(name for name in names if not name.startswith(".")))
+
+
+def read_card(run_folder: Path, score_id: str) -> ScoreCard:
+    """Return what a stored score is.
+
+    Raises:
+        DataError: It is not there, of another release, or damaged.
+    """
+    path = scores_folder(run_folder) / score_id / _DEFINITION
+    try:
+        card = ScoreCard.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
+    except ValidationError as error:
+        raise DataError(f"{path} is damaged ({error.errors()[0]['msg']}): {_AGAIN}") from error
+    if card.score_id != score_id or set(card.files) != set(TABLES_OF_A_SCORE):
+        raise DataError(f"{path} is of another score or another release: {_AGAIN}")
+    if card.format != SCORE_FORMAT:
+        raise DataError(f"{path} has format {card.format}, not {SCORE_FORMAT}: {_AGAIN}")
+    return card
+
+
+def read_score(run_folder: Path, score_id: str) -> StoredScore:
+    """Read a stored score whole.
+
+    Raises:
+        DataError: It is not there, or a file of it is missing or was changed.
+    """
+    card = read_card(run_folder, score_id)
+    folder = scores_folder(run_folder) / score_id
+    tables = {}
+    for name in TABLES_OF_A_SCORE:
+        path = folder / f"{name}.parquet"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
+        if hashlib.sha256(content).hexdigest() != card.files[name]:
+            raise DataError(f"{path} is damaged, its hash is another: {_AGAIN}")
+        try:
+            tables[name] = checked_table(name, read_parquet(content))
+        except (DataError, pa.ArrowException) as error:
+            raise DataError(f"{path} does not read ({error}): {_AGAIN}") from error
+    return StoredScore(card=card, tables=tables)
+
+
+def stored_scores(run_folder: Path, results_root: str | None) -> Iterator[StoredScore]:
+    """Yield a run's stored scores by name, those that were made of other decisions left out.
+
+    Args:
+        run_folder: The run's folder.
+        results_root: Of the run as it is; None while it is not finished: then it has no scores.
+
+    Raises:
+        DataError: See `read_score`.
+    """
+    for score_id in score_ids(run_folder) if results_root is not None else ():
+        if read_card(run_folder, score_id).results_root == results_root:
+            yield read_score(run_folder, score_id)

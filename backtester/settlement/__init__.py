@@ -1,0 +1,1 @@
+"""What a decision earned, and the lessons from it, in simulated time."""

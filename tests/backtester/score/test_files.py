@@ -1,0 +1,114 @@
+"""A score lies on the disk whole or not at all, and damage is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backtester.errors import DataError, UsageError
+from backtester.score.files import (
+    ScoreCard,
+    read_score,
+    score_ids,
+    scores_folder,
+    stored_scores,
+    write_score,
+)
+from backtester.score.records import EventRow, MetricRow, table_of
+
+ROOT = "r" * 64
+
+
+def make_card(score_id: str = "default", *, root: str = ROOT) -> ScoreCard:
+    return ScoreCard(
+        format=1,
+        score_id=score_id,
+        results_root=root,
+        snapshot_name="small",
+        definition={"horizon": 5},
+        family="f",
+        trial="t",
+        known_trials=1,
+        no_book=None,
+        files={},
+    )
+
+
+def event(mean: float | None = 0.01) -> EventRow:
+    return EventRow(
+        rating="Buy",
+        session_offset=1,
+        n=1,
+        mean_excess=mean,
+        mean_path=mean,
+        stddev_path=None,
+        reason=None,
+    )
+
+
+def test_what_was_written_reads_back(tmp_path: Path) -> None:
+    write_score(tmp_path, make_card(), {"event_study": [event()]})
+
+    found = read_score(tmp_path, "default")
+
+    assert found.tables["event_study"].to_pylist() == table_of("event_study", [event()]).to_pylist()
+    assert found.tables["orders"].num_rows == 0
+    assert set(found.card.files) == set(found.tables)
+
+
+def test_a_second_writing_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    write_score(tmp_path, make_card(), {"event_study": [event(), event(0.02)]})
+    write_score(tmp_path, make_card(), {"event_study": [event()]})
+
+    assert read_score(tmp_path, "default").tables["event_study"].num_rows == 1
+    assert [path.name for path in scores_folder(tmp_path).iterdir()] == ["default"]
+
+
+def test_what_a_killed_writer_left_is_no_score_and_goes(tmp_path: Path) -> None:
+    left = scores_folder(tmp_path) / ".default.new"
+    left.mkdir(parents=True)
+    (left / "definition.json").write_text("{}")
+
+    assert score_ids(tmp_path) == ()
+    write_score(tmp_path, make_card(), {})
+    assert score_ids(tmp_path) == ("default",)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.parquet", "definition.json"])
+def test_a_changed_file_is_damage(tmp_path: Path, name: str) -> None:
+    folder = write_score(tmp_path, make_card(), {})
+    (folder / name).write_bytes(b"{}")
+
+    with pytest.raises(DataError, match=r"damaged.*score again"):
+        read_score(tmp_path, "default")
+
+
+def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:
+    folder = write_score(tmp_path, make_card(), {})
+    (folder / "orders.parquet").unlink()
+
+    with pytest.raises(DataError, match="cannot be read"):
+        read_score(tmp_path, "default")
+
+
+def test_scores_of_other_decisions_are_left_out(tmp_path: Path) -> None:
+    write_score(tmp_path, make_card("default"), {})
+    write_score(tmp_path, make_card("older", root="o" * 64), {})
+
+    assert [score.score_id for score in stored_scores(tmp_path, ROOT)] == ["default"]
+    assert list(stored_scores(tmp_path, None)) == []
+
+
+@pytest.mark.parametrize("score_id", ["../x", "", "A", "a/b", ".hidden"])
+def test_a_name_that_could_be_a_path_is_refused(tmp_path: Path, score_id: str) -> None:
+    with pytest.raises(UsageError, match="no name of a score"):
+        write_score(tmp_path, make_card(score_id), {})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_none_is_refused(value: float) -> None:
+    row = MetricRow(subject="decisions", metric="x", value=value, unit="ratio", n=1)
+    with pytest.raises(DataError, match="finite"):
+        table_of("metrics", [row])
