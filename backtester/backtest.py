@@ -39,7 +39,7 @@ from backtester.spending.purse import Purse
 from backtester.spending.tariff import TIERS, Tariff, require_prices, tariff_of
 from backtester.store import publishing as store
 from backtester.walk.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
-from backtester.walk.crew import Crew
+from backtester.walk.crew import crew_of
 from backtester.walk.engine import SETTLED, Walk, walk_through
 from backtester.walk.plan import Plan, cache_folder, lay_out
 from backtester.walk.progress import Progress, Silent
@@ -171,19 +171,19 @@ class _Run:
         publisher = Publisher(plan.config.reports_dir, folder, ledger)
         before = _Before.of(ledger)
         if _is_whole(manifest, ledger):
-            if _score(plan, folder, ledger, manifest):
+            if keep_own_score(plan, folder, ledger, manifest):
                 publisher.now(manifest)
             publisher.unless_there(manifest)
             return _result(plan, folder, ledger, before, new=False)
         bench = Workbench.build(spec, api_keys=api_keys, snapshot=plan.snapshot, purse=self.purse)
-        crew = Crew(spec, api_keys=api_keys, bench=bench)
         progress.started(plan, standing_of(plan, ledger, bench, self.purse.tariff))
         try:
-            walk_through(
-                Walk(plan, self.journal, crew, parts=spec.parts),
-                progress=progress,
-                after_commit=lambda: publisher.sometimes(manifest),
-            )
+            with crew_of(spec, api_keys=api_keys, bench=bench, run_id=plan.run_id) as crew:
+                walk_through(
+                    Walk(plan, self.journal, crew, parts=spec.parts),
+                    progress=progress,
+                    after_commit=lambda: publisher.sometimes(manifest),
+                )
         except BaseException as error:
             status = "budget_reached" if isinstance(error, BudgetReached) else "stopped"
             stopped = manifest.model_copy(update={"status": status, "results_root": None})
@@ -191,7 +191,7 @@ class _Run:
             publisher.now(stopped)
             raise
         manifest = _finish(manifest, folder, ledger)
-        _score(plan, folder, ledger, manifest)
+        keep_own_score(plan, folder, ledger, manifest)
         publisher.now(manifest)
         return _result(plan, folder, ledger, before, new=True)
 
@@ -280,11 +280,11 @@ def _root_of(manifest: RunManifest) -> str | None:
     return manifest.results_root if manifest.status == "finished" else None
 
 
-def _score(plan: Plan, folder: RunFolder, ledger: Ledger, manifest: RunManifest) -> bool:
+def keep_own_score(plan: Plan, folder: RunFolder, ledger: Ledger, manifest: RunManifest) -> bool:
     """Make the run's own score where it is not there, and say whether it was made."""
     definition = run_definition(
         plan.config,
-        run_id=plan.run_id,
+        run_id=manifest.run_id,
         snapshot_id=plan.snapshot.id,
         universe=plan.config.tickers,
     )

@@ -123,16 +123,34 @@ class Calendar:
         """
         return self._instants[1][self._index(session)]
 
+    @property
+    def days(self) -> npt.NDArray[np.datetime64]:
+        """All sessions, ``datetime64[D]``, ascending."""
+        return self._days
+
     def closes_of(self, days: npt.NDArray[np.datetime64]) -> npt.NDArray[np.datetime64]:
         """Return the instants (UTC) at which the sessions of many days close; NaT for no session.
 
         Args:
             days: ``datetime64[D]``.
         """
+        return self._instants_of(days, self._closes)
+
+    def opens_of(self, days: npt.NDArray[np.datetime64]) -> npt.NDArray[np.datetime64]:
+        """Return the instants (UTC) at which the sessions of many days open; NaT for no session.
+
+        Args:
+            days: ``datetime64[D]``.
+        """
+        return self._instants_of(days, self._opens)
+
+    def _instants_of(
+        self, days: npt.NDArray[np.datetime64], instants: npt.NDArray[np.datetime64]
+    ) -> npt.NDArray[np.datetime64]:
         if not len(self._days):
             return np.full(len(days), np.datetime64("NaT", "us"))
         at = np.minimum(np.searchsorted(self._days, days), len(self._days) - 1)
-        return np.where(self._days[at] == days, self._closes[at], np.datetime64("NaT", "us"))
+        return np.where(self._days[at] == days, instants[at], np.datetime64("NaT", "us"))
 
     def shift(self, session: date, sessions: int) -> date:
         """Return the session so many sessions after (or, negative, before) a session.

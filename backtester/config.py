@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AllowInfNan,
@@ -53,6 +53,10 @@ SHOWN_BOOK = frozenset(
     }
 )
 """Settings of the simulated book that the portfolio manager may be shown."""
+
+OWN_COMMISSION_BPS: Final = 1.0
+OWN_SLIPPAGE_BPS: Final = 5.0
+"""What a run's own score charges, and so by default the book that is shown: they are one book."""
 
 # Limits keep each number within what files and hashes can hold.
 MOST = 1_000_000_000
@@ -129,10 +133,10 @@ class RunConfig(BaseModel):
         1_000_000.0, gt=0, le=1e15, description="What that book begins with."
     )
     show_book_commission_bps: Number = identity(
-        0.0, ge=0, lt=5_000, description="Commission in that book, of the notional."
+        OWN_COMMISSION_BPS, ge=0, lt=5_000, description="Commission in that book, of the notional."
     )
     show_book_slippage_bps: Number = identity(
-        0.0, ge=0, lt=5_000, description="Slippage in that book, of the price."
+        OWN_SLIPPAGE_BPS, ge=0, lt=5_000, description="Slippage in that book, of the price."
     )
 
     # -- the pipeline
@@ -202,8 +206,11 @@ class RunConfig(BaseModel):
         "record", description="What a cache miss does."
     )
     workers: StrictInt = operational(1, ge=1, le=MOST_WORKERS, description="Cells decided at once.")
-    backend: Literal["threading", "loky"] = operational(
-        "threading", description="joblib backend of the workers."
+    backend: Literal["threading", "loky", "dask"] = operational(
+        "threading", description="Where workers are: threads, loky processes, a dask cluster."
+    )
+    dask_scheduler: str | None = operational(
+        None, description="Address of the cluster's scheduler; left out: one of this machine."
     )
     cell_retries: StrictInt = operational(2, ge=0, le=20, description="Retries of a failed cell.")
     on_failure: Literal["continue", "stop"] = operational(

@@ -21,6 +21,7 @@ from backtester import spellings
 from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
 from backtester.foreign_json import plain_object
+from backtester.named_files import SETTINGS_BYTES, read_named
 from backtester.spellings import (
     ALIASES,
     ENV_PREFIXES,
@@ -118,7 +119,7 @@ def _portfolio(value: Any) -> Any:
         return value
     where = f"portfolio {spellings.shown(str(value))}"
     try:
-        return plain_object(Path(value).read_text(encoding="utf-8"))
+        return plain_object(read_named(Path(value), most=SETTINGS_BYTES).decode())
     except FileNotFoundError as error:
         raise UsageError(f"{where} does not exist: check the path") from error
     except OSError as error:
@@ -247,7 +248,8 @@ def config_from_manifest(
         UsageError: The file is missing, no manifest, or a flag does not fit.
     """
     try:
-        recorded = dict[str, Any](json.loads(path.read_bytes())["config"].items())
+        document = json.loads(read_named(path, most=SETTINGS_BYTES))
+        recorded = dict[str, Any](document["config"].items())
     except FileNotFoundError as error:
         raise UsageError(f"manifest {path} does not exist: check the path") from error
     except OSError as error:

@@ -15,12 +15,16 @@ from backtester.errors import DataError
 from backtester.loading import recorded_config
 from backtester.runs.folder import RunFolder, RunManifest, find_run
 from backtester.score.definition import DEFAULT_SCORE, ScoreDefinition, changed, run_definition
+from backtester.score.files import read_card, read_score, score_ids, scores_folder
 from backtester.score.keeping import Decisions, is_kept, make_score
+from backtester.score.standing import keep_standing, read_standing
 from backtester.settlement.benchmark import benchmark_for
 from backtester.snapshots.diff import TableDiff, diff_tables
 from backtester.snapshots.snapshot import Snapshot, open_snapshot
+from backtester.store.publishing import publish_score
 
 _CORE = ("bars", "actions")
+DATABASE_NAME = "results.duckdb"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,27 +148,54 @@ def _kept(
     book_required: bool,
 ) -> Rescored:
     with folder.lock():
-        ledger = read_whole(folder, manifest)
-        there = not again and is_kept(folder, manifest.results_root, definition)
+        root = manifest.results_root or ""
+        there = not again and is_kept(folder, root, definition)
         if not there:
-            decisions = Decisions.of(folder, manifest.results_root, ledger)
             make_score(
-                decisions,
+                _decisions(folder, manifest, definition),
                 definition,
                 snapshot=snapshot,
                 own=definition.score_id == DEFAULT_SCORE,
                 book_required=book_required,
             )
-        publisher = Publisher(folder.path.parent, folder, ledger)
-        publisher.now(manifest)
+        database = _published(folder, manifest, definition.score_id)
     return Rescored(
         run_id=manifest.run_id,
         score_id=definition.score_id,
-        database=publisher.database,
+        database=database,
         new=not there,
         label=manifest.label,
         revisions=revisions,
     )
+
+
+def _decisions(folder: RunFolder, manifest: RunManifest, definition: ScoreDefinition) -> Decisions:
+    """Return what is scored: of the journal, or of the small file where that says enough."""
+    root = manifest.results_root or ""
+    place = scores_folder(folder.path)
+    if definition.score_id != DEFAULT_SCORE and not definition.charge_model_cost:
+        known = read_standing(place, folder.journal_path, root)
+        if known is not None:
+            return Decisions(folder=folder, results_root=root, cells=known, returns={})
+    decisions = Decisions.of(folder, manifest.results_root, read_whole(folder, manifest))
+    keep_standing(place, folder.journal_path, root, decisions.cells)
+    return decisions
+
+
+def _published(folder: RunFolder, manifest: RunManifest, score_id: str) -> Path:
+    """Put a score into the database, with all of the run where that is not there, and say where."""
+    root, database = manifest.results_root or "", folder.path.parent / DATABASE_NAME
+    cards = [read_card(folder.path, name) for name in score_ids(folder.path)]
+    added = publish_score(
+        database,
+        manifest.run_id,
+        root,
+        score=read_score(folder.path, score_id),
+        cards=[card for card in cards if card.results_root == root],
+    )
+    if not added:
+        Publisher(folder.path.parent, folder, read_whole(folder, manifest)).now(manifest)
+    return database
 
 
 def _own_snapshot(

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 from backtester.errors import UsageError
+from backtester.named_files import SETTINGS_BYTES, read_named
 from tradingagents_core.symbols import normalize_symbol
 
 # Of variables that are settings; the later one wins.
@@ -410,8 +411,7 @@ def read_toml(path: Path, *, what: str = "config file") -> dict[str, Any]:
         UsageError: It is missing, cannot be read, or is not TOML.
     """
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(read_named(path, most=SETTINGS_BYTES).decode())
     except FileNotFoundError as error:
         raise UsageError(f"{what} {path} does not exist: check the path") from error
     except OSError as error:

@@ -18,9 +18,11 @@ from benchmarks.freezing import FREEZING
 from benchmarks.indicators import INDICATORS
 from benchmarks.measure import Benchmark, Finding, Outcome, Timing, machine
 from benchmarks.replies import REPLIES
+from benchmarks.rescore import RESCORE
+from benchmarks.sql import SQL
 from benchmarks.startup import STARTUP
 
-BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS, REPLIES, FREEZING)
+BENCHMARKS: tuple[Benchmark, ...] = (STARTUP, FLOOR, INDICATORS, REPLIES, FREEZING, RESCORE, SQL)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from tradingagents_core.protocols import Row
+
+Key = TypeVar("Key")
 
 INCOME = "income"
 BALANCE = "balance"
@@ -153,17 +156,21 @@ class Books:
 
     figures: tuple[Figure, ...]
 
+    @cached_property
+    def _statements(self) -> Mapping[tuple[str, int], tuple[Figure, ...]]:
+        return _grouped(self.figures, lambda figure: (figure.statement, figure.months))
+
+    @cached_property
+    def _series(self) -> Mapping[tuple[str, str, int], tuple[Figure, ...]]:
+        return _grouped(self.figures, lambda figure: (figure.statement, figure.item, figure.months))
+
     def of(self, statement: str, months: int) -> tuple[Figure, ...]:
         """Return the figures of one statement over periods of one length."""
-        return tuple(
-            figure
-            for figure in self.figures
-            if figure.statement == statement and figure.months == months
-        )
+        return self._statements.get((statement, months), ())
 
     def series(self, statement: str, item: str, months: int) -> tuple[Figure, ...]:
         """Return one item over all periods of one length, oldest first."""
-        return tuple(figure for figure in self.of(statement, months) if figure.item == item)
+        return self._series.get((statement, item, months), ())
 
     def newest(self, statement: str, item: str, months: int = 0) -> Figure | None:
         """Return an item's newest period, or None."""
@@ -184,22 +191,22 @@ class Books:
         return found if whole and len({figure.unit for figure in found}) == 1 else ()
 
 
-def books_of(rows: Iterable[Row], *, only: Collection[str] | None = None) -> Books:
+def books_of(rows: Iterable[Row]) -> Books:
     """Return what counts among rows that were public by a cutoff.
 
     Args:
         rows: Rows of the table ``statements`` for one instrument.
-        only: Statements that are wanted, keys of `ITEMS`; None for all.
     """
     newest: dict[tuple[str, str, int, date], Row] = {}
     told: dict[tuple[object, ...], set[float]] = {}
-    ends: dict[tuple[str, int], list[date]] = {}
-    wanted = (row for row in rows if only is None or row.fields["statement"] in only)
-    for row in sorted(wanted, key=_filed_order):
+    ends: dict[tuple[str, int], _Ends] = {}
+    for row in sorted(rows, key=_filed_order):
         fields: Mapping[str, Any] = row.fields
         statement, months = fields["statement"], fields["period_months"]
-        end = _same_end(statement, fields["period_end"], ends.setdefault((statement, months), []))
-        key = (statement, fields["item"], months, end)
+        known = ends.get((statement, months))
+        if known is None:
+            known = ends[statement, months] = _Ends(exact=statement == COVER)
+        key = (statement, fields["item"], months, known.first_filed(fields["period_end"]))
         newest[key] = row
         if not fields["derived"]:
             told.setdefault((*key, fields["tag"] or ""), set()).add(fields["value"])
@@ -212,17 +219,43 @@ def books_of(rows: Iterable[Row], *, only: Collection[str] | None = None) -> Boo
     return Books(figures=tuple(sorted(figures, key=lambda figure: figure.period_end)))
 
 
-def _same_end(statement: str, period_end: date, known: list[date]) -> date:
-    """Return the period's end as it was first filed; a later filing may be some days off."""
-    # Known ends lie further apart than that, so an equal one is the only one that is near.
-    if period_end in known:
-        return period_end
-    if statement != COVER:
-        for end in known:
-            if abs((period_end - end).days) <= _SAME_PERIOD_DAYS:
-                return end
-    known.append(period_end)
-    return period_end
+class _Ends:
+    """Know the ends of periods of one length as they were first filed.
+
+    Args:
+        exact: Whether ends that lie some days apart are ends of different periods.
+    """
+
+    def __init__(self, *, exact: bool) -> None:
+        self._exact = exact
+        self._first: list[date] = []
+        self._found: dict[date, date] = {}
+
+    def first_filed(self, period_end: date) -> date:
+        """Return the period's end as it was first filed; a later filing may be some days off."""
+        found = self._found.get(period_end)
+        if found is None:
+            found = self._nearby(period_end)
+            if found is None:
+                found = period_end
+                self._first.append(period_end)
+            self._found[period_end] = found
+        return found
+
+    def _nearby(self, period_end: date) -> date | None:
+        if self._exact:
+            return None
+        days = (end for end in self._first if abs((period_end - end).days) <= _SAME_PERIOD_DAYS)
+        return next(days, None)
+
+
+def _grouped(
+    figures: Iterable[Figure], key_of: Callable[[Figure], Key]
+) -> Mapping[Key, tuple[Figure, ...]]:
+    groups: dict[Key, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(key_of(figure), []).append(figure)
+    return {key: tuple(group) for key, group in groups.items()}
 
 
 def total(figures: Sequence[Figure]) -> float:

@@ -8,7 +8,7 @@ flat, whatever the policy of the run, but for the random ratings, which go throu
 from __future__ import annotations
 
 from backtester.baselines.history import Histories
-from backtester.baselines.signals import Baseline, baseline
+from backtester.baselines.signals import Baseline, BaselineWeights, baseline, baseline_weights
 from backtester.baselines.table import BASELINES, PLACEBO, PRESETS, BaselineRow
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "PRESETS",
     "Baseline",
     "BaselineRow",
+    "BaselineWeights",
     "Histories",
     "baseline",
+    "baseline_weights",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from backtester.baselines.history import Histories, Seen
 from backtester.baselines.placebo import model_of, random_ratings, uniform_model
@@ -21,6 +23,11 @@ from backtester.book.records import Signal, TargetSignal
 from backtester.config import DecisionTime
 from backtester.errors import UsageError
 from backtester.snapshots.snapshot import Snapshot
+from tradingagents_core.protocols import Bars
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Rule = Callable[[Bars, Parameters], Wanted]
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -87,14 +94,13 @@ def baseline(
     row = _row(name)
     preset, parameters = _parameters(name, row, preset)
     grids = {ticker: tuple(sorted(set(sessions.get(ticker, ())))) for ticker in tickers}
-    counts: Counter[str] = Counter()
+    counts: Mapping[str, int] = {}
     if name == PLACEBO:
         signals = _random(preset, grids, seed=seed, own=own, policy=policy)
-    elif row.schedule == "each":
-        signals = [one for ticker, days in grids.items() for one in _signals(ticker, days, 1.0)]
     else:
         held = histories if histories is not None else Histories(snapshot, decision_time)
-        signals = _by_price(held, grids, row, parameters, counts)
+        found = baseline_weights(name, preset, grids, held)
+        counts, signals = found.counts, _signals(grids, found.weights)
     return Baseline(
         name=name,
         preset=preset,
@@ -105,75 +111,98 @@ def baseline(
     )
 
 
-Choice = tuple[float | None, str]
-
-
-def _by_price(
-    histories: Histories,
-    grids: Mapping[str, tuple[date, ...]],
-    row: BaselineRow,
-    parameters: Parameters,
-    counts: Counter[str],
+def _signals(
+    grids: Mapping[str, Sequence[date]], weights: Mapping[str, Floats]
 ) -> list[TargetSignal]:
-    """Ask a rule, or the first bar, about each ticker; reasons are counted on the way."""
-    signals = []
+    return [
+        TargetSignal(ticker=ticker, session=day, weight=None if math.isnan(one) else one)
+        for ticker, days in grids.items()
+        for day, one in zip(days, weights[ticker].tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineWeights:
+    """Hold what one baseline wants at each decision session.
+
+    Attributes:
+        weights: Ticker -> its sessions; NaN keeps what is held.
+        counts: See `Baseline`.
+        rebalance: See `BaselineRow`.
+    """
+
+    weights: Mapping[str, Floats]
+    counts: Mapping[str, int]
+    rebalance: Literal["always"] | None
+
+
+def baseline_weights(
+    name: str, preset: str, grids: Mapping[str, tuple[date, ...]], histories: Histories
+) -> BaselineWeights:
+    """Return what a baseline that is not random wants; see `baseline`.
+
+    Args:
+        name: Row of `BASELINES`.
+        preset: Name of its parameters, or empty for the first one.
+        grids: Decision sessions by ticker, ascending.
+        histories: What is known at them.
+    """
+    row = _row(name)
+    _, parameters = _parameters(name, row, preset)
+    weights: dict[str, Floats] = {}
+    reasons: Counter[str] = Counter()
     for ticker, days in grids.items():
+        if row.schedule == "each":
+            weights[ticker] = np.full(len(days), 1.0)
+            continue
         seen = histories.seen(ticker, days)
-        found = _first(seen) if row.rule is None else _by_rule(seen, row, parameters)
-        counts.update(reason for _, reason in found if reason)
-        for day, (weight, _) in zip(days, found, strict=True):
-            signals.append(TargetSignal(ticker=ticker, session=day, weight=weight))
-    return signals
+        found = _first(seen) if row.rule is None else _by_rule(seen, row.rule, parameters)
+        weights[ticker] = found.weights
+        reasons.update({word: int(which.sum()) for word, which in found.reasons.items()})
+    counts = {word: count for word, count in reasons.items() if count}
+    return BaselineWeights(weights=weights, counts=counts, rebalance=row.rebalance)
 
 
-def _by_rule(seen: Seen, row: BaselineRow, parameters: Parameters) -> list[Choice]:
-    """Return weight and reason at each session, by the rule on the bars that it sees.
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """Hold weights by session, and at which of them each reason holds."""
+
+    weights: Floats
+    reasons: Mapping[str, Flags]
+
+
+def _by_rule(seen: Seen, rule: Rule, parameters: Parameters) -> _Choices:
+    """Return weights and reasons at each session, by the rule on the bars that it sees.
 
     The rule is worked out once for all bars of an epoch: what it says at a bar follows from the
     bars up to it.
     """
-    if row.rule is None:
-        raise AssertionError("a baseline without a rule has a schedule")
-    whole = [
-        _Followed.of(row.rule(bars, parameters)) if len(bars) else None for bars in seen.epochs
-    ]
-    columns = zip(seen.epoch.tolist(), seen.visible.tolist(), seen.fresh.tolist(), strict=True)
-    return [_choice(whole[epoch], visible, fresh) for epoch, visible, fresh in columns]
+    weights = np.zeros(len(seen.sessions))
+    short, undefined = np.ones(len(weights), np.bool_), np.zeros(len(weights), np.bool_)
+    for number, bars in enumerate(seen.epochs):
+        mine = np.flatnonzero(seen.epoch == number)
+        if not len(bars) or not len(mine):
+            continue
+        wanted = rule(bars, parameters)
+        mine = mine[seen.visible[mine] >= wanted.warm_up]
+        newest = seen.visible[mine] - 1
+        weights[mine] = wanted.position()[newest]
+        undefined[mine] = wanted.undefined[newest]
+        short[mine] = False
+    stale = ~short & ~seen.fresh
+    weights[stale] = np.nan
+    reasons = {"short_history": short, "no_bar": stale, "undefined": undefined & ~short & ~stale}
+    return _Choices(weights=weights, reasons=reasons)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Followed:
-    """Hold what a rule holds after each bar, as plain values."""
-
-    position: list[float]
-    undefined: list[bool]
-    warm_up: int
-
-    @classmethod
-    def of(cls, wanted: Wanted) -> _Followed:
-        return cls(
-            position=wanted.position().tolist(),
-            undefined=wanted.undefined.tolist(),
-            warm_up=wanted.warm_up,
-        )
-
-
-def _choice(followed: _Followed | None, visible: int, fresh: bool) -> Choice:
-    if followed is None or visible < followed.warm_up:
-        return 0.0, "short_history"
-    if not fresh:
-        return None, "no_bar"
-    reason = "undefined" if followed.undefined[visible - 1] else ""
-    return followed.position[visible - 1], reason
-
-
-def _first(seen: Seen) -> list[Choice]:
+def _first(seen: Seen) -> _Choices:
     """Buy at the first session that sees a bar of the last closed one, then keep it."""
     usable = np.flatnonzero(seen.fresh)
     first = int(usable[0]) if len(usable) else len(seen.sessions)
-    before: list[Choice] = [(0.0, "no_bar")] * first
-    after: list[Choice] = [(None, "")] * (len(seen.sessions) - first - 1)
-    return [*before, *([(1.0, "")] if len(usable) else []), *after]
+    before = np.arange(len(seen.sessions)) < first
+    weights = np.where(before, 0.0, np.nan)
+    weights[first : first + 1] = 1.0
+    return _Choices(weights=weights, reasons={"no_bar": before})
 
 
 def _random(
@@ -192,10 +221,6 @@ def _random(
         )
         for drawn in random_ratings(model, grids, seed=seed)
     ]
-
-
-def _signals(ticker: str, sessions: Iterable[date], weight: float) -> list[TargetSignal]:
-    return [TargetSignal(ticker=ticker, session=day, weight=weight) for day in sessions]
 
 
 def _row(name: str) -> BaselineRow:

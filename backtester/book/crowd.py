@@ -1,8 +1,9 @@
 """Many books at once: the same prices and decision dates, other weights in each.
 
-A placebo takes hundreds of random books and wants only what each was worth. Here one walk carries
-them all, a column each; every number of a column is the very double that `book_walk` gives, by the
-same operations in the same order (a test compares them bit by bit). No records are kept.
+A score has its own books, a dozen baselines and hundreds of random ones. Here one walk carries them
+all, a column each; every number of a column is the very double that `book_walk` gives, by the same
+operations in the same order (tests compare them bit by bit). The first columns may be kept whole:
+a `Tape` takes down what they did, and `book_tape` makes the rows of orders, positions and equity.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from backtester.book.costs import BPS, YEAR_DAYS, Costs
+from backtester.book.desires import Batch, Desires, Span, span_of
 from backtester.book.lines import Event, Stage
 from backtester.book.orders import NO_CASH, NOISE, WHOLE
 from backtester.book.records import BookRule
-from backtester.book.walk import CLOSE, FILL_OPEN, ROW, Ask, Happening, Script
+from backtester.book.tape import Fills, Orders, Outcome, Tape
+from backtester.book.walk import CLOSE, ROW, Happening, Script
 from backtester.errors import DataError
 
 Reals = npt.NDArray[np.float64]
@@ -26,27 +29,46 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
-    """Hold what all books want at one instant; a row a line, a column a book.
+class _Closes:
+    """Hold the closes that become known at one instant, a row a line."""
 
-    Attributes:
-        lines: Places of the lines, ascending.
-        asks: When and where each fills; the weight in it is not looked at.
-        weights: Wanted; NaN leaves the position as it is.
-    """
-
-    lines: npt.NDArray[np.intp]
-    asks: tuple[Ask, ...]
-    weights: Reals
+    lines: Span
+    prices: Reals
+    instants: npt.NDArray[np.int64]
 
 
 class Crowd:
-    """Carry the accounts of many books forward."""
+    """Carry the accounts of many books forward.
 
-    def __init__(self, stage: Stage, script: Script, rule: BookRule, books: int) -> None:
-        """Begin with cash alone in each."""
+    Attributes:
+        equity: A row a session of the stage, a column a book; filled by `go`.
+        tape: What the kept books did.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        script: Script,
+        rule: BookRule,
+        desires: Desires,
+        *,
+        kept: int = 0,
+        always: Sequence[bool] = (),
+    ) -> None:
+        """Begin with cash alone in each.
+
+        Args:
+            stage: Prices.
+            script: Of that stage.
+            rule: How weights become orders; its policy is not looked at.
+            desires: What the books want.
+            kept: The first so many books are taken down.
+            always: For each book, whether it trades back to its weights at each decision, whatever
+                the rule says; empty for none of them.
+        """
+        books = desires.weights.shape[1]
         shape = (len(stage.lines), books)
-        self._stage, self._script, self._rule = stage, script, rule
+        self._stage, self._script, self._rule, self._desires = stage, script, rule, desires
         self._cash = np.full(books, rule.start_cash)
         self._shares = np.zeros(shape)
         self._mark = np.zeros(shape)
@@ -55,49 +77,68 @@ class Crowd:
         self._rate = np.array(
             [[1.0 / one.units if one.major == stage.currency else 0.0] for one in stage.lines]
         )
+        self._on_change = np.full(books, rule.rebalance == "on_change")
+        if always:
+            self._on_change &= ~np.array(always)
         self._row = 0
-        self._equity = np.zeros((len(stage.rows), books))
+        self.equity = np.zeros((len(stage.rows), books))
+        self.tape = Tape(stage, rule, asks=len(desires.weights), books=kept)
 
-    def go(self, batches: Sequence[Batch]) -> Reals:
-        """Go through everything and return the equity, a row a session and a column a book.
+    def go(self) -> None:
+        """Go through everything.
 
-        Args:
-            batches: In the order of their instants.
+        Raises:
+            DataError: A book holds what meets an action that cannot be believed.
         """
-        at, waiting = 0, len(batches)
+        batches = iter(self._desires.batches)
+        batch = next(batches, None)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            for what in self._script.happenings:
-                while at < waiting and batches[at].asks[0][:2] < what[:2]:
-                    self._fill(batches[at])
-                    at += 1
-                self._happen(what)
-        return self._equity
+            for (at, phase), group in groupby(self._script.happenings, key=_moment):
+                while batch is not None and (batch.at, batch.phase) < (at, phase):
+                    self._fill(batch)
+                    batch = next(batches, None)
+                if phase == CLOSE:
+                    self._close(tuple(group))
+                else:
+                    for what in group:
+                        self._happen(what)
+            while batch is not None:
+                self._fill(batch)
+                batch = next(batches, None)
 
     # --------------------------------------------------------------------------------- happenings
 
     def _happen(self, what: Happening) -> None:
-        if what.phase == CLOSE:
-            self._close(what)
-        elif what.phase == ROW:
+        if what.phase == ROW:
             self._draw_up()
         elif what.place < 0:
-            self._gone(what.line)
+            self._gone(what.line, -1 - what.place)
         else:
             self._apply(what.line, self._stage.lines[what.line].events[what.place])
 
-    def _close(self, what: Happening) -> None:
-        if what.line < 0:
-            exchange = self._stage.exchanges[-1 - what.line]
-            rate = exchange.rate(what.place)
-            for number, line in enumerate(self._stage.lines):
-                if line.major == exchange.major:
-                    self._rate[number] = rate / line.units
+    def _close(self, group: Sequence[Happening]) -> None:
+        for what in group:
+            if what.line < 0:
+                self._exchanged(-1 - what.line, what.place)
+        closes = _closes_of(self._stage, [what for what in group if what.line >= 0])
+        if closes is None:
             return
-        line = self._stage.lines[what.line]
-        instant, price = line.clock.closes[what.place], line.closes[what.place]
-        news = self._fresh[what.line] <= instant
-        self._mark[what.line] = np.where(news, price, self._mark[what.line])
-        self._fresh[what.line] = np.where(news, instant, self._fresh[what.line])
+        span = closes.lines
+        news = self._fresh[span] <= closes.instants
+        self.tape.priced(span, closes.instants, news)
+        if news.all():
+            self._mark[span], self._fresh[span] = closes.prices, closes.instants
+            return
+        self._mark[span] = np.where(news, closes.prices, self._mark[span])
+        self._fresh[span] = np.where(news, closes.instants, self._fresh[span])
+
+    def _exchanged(self, number: int, place: int) -> None:
+        exchange = self._stage.exchanges[number]
+        rate = exchange.rate(place)
+        self.tape.rated(number, place)
+        for at, line in enumerate(self._stage.lines):
+            if line.major == exchange.major:
+                self._rate[at] = rate / line.units
 
     def _apply(self, number: int, event: Event) -> None:
         shares = self._shares[number]
@@ -105,32 +146,39 @@ class Crowd:
             if shares.any():
                 raise DataError(f"{event.words} {event.flaw}: the book holds it and cannot go on")
             return
-        self._cash = self._cash + shares * event.amount * self._rate[number]
+        paid = shares * event.amount * self._rate[number]
+        self._cash = self._cash + paid
+        self.tape.dividend(number, paid)
         self._shares[number] = shares * event.ratio
         self._mark[number] = np.maximum(self._mark[number] - event.amount, 0.0) / event.ratio
         self._fresh[number] = event.at
 
-    def _gone(self, number: int) -> None:
+    def _gone(self, number: int, place: int) -> None:
+        """Close what is held of a ticker that trades no more; see `book_walk.Walk`."""
+        shares, rate = -self._shares[number], float(self._rate[number, 0])
         price = self._mark[number] * (1.0 - self._rule.haircut)
-        self._cash = self._cash + self._shares[number] * price * self._rate[number]
+        outlay = shares * price * rate
+        self._cash = self._cash - outlay
+        self.tape.gone(number, place, shares, self._mark[number], rate, outlay)
         self._shares[number] = 0.0
         self._tier[number], self._slots[number] = 0.0, 1
 
     def _draw_up(self) -> None:
         rows, costs = self._stage.rows, self._rule.costs
-        if self._row:
+        values = self._values()
+        if self._row and (costs.cash_rate or costs.borrow_bps_year):
             days = (rows[self._row][0] - rows[self._row - 1][0]).days
             interest = self._cash * costs.cash_rate * days / YEAR_DAYS
-            borrowed = np.zeros(len(self._cash))
+            fees = np.zeros_like(values)
             if costs.borrow_bps_year:
-                for shares, value in zip(self._shares, self._values(), strict=True):
-                    fee = -value * costs.borrow_bps_year / BPS * days / YEAR_DAYS
-                    borrowed = borrowed + np.where(shares < 0.0, fee, 0.0)
+                fee = -values * costs.borrow_bps_year / BPS * days / YEAR_DAYS
+                fees = np.where(self._shares < 0.0, fee, 0.0)
+            borrowed = _summed(np.zeros(len(self._cash)), fees)
             self._cash = self._cash + interest - borrowed
-        total = np.zeros(len(self._cash))
-        for value in self._values():
-            total = total + value
-        self._equity[self._row] = self._cash + total
+            self.tape.accrued(interest, borrowed, fees)
+        total = _summed(np.zeros(len(self._cash)), values)
+        self.equity[self._row] = self._cash + total
+        self.tape.row(self._row, self._cash, self._shares, self._mark, self._rate)
         self._row += 1
 
     def _values(self) -> Reals:
@@ -141,140 +189,193 @@ class Crowd:
 
     def _fill(self, batch: Batch) -> None:
         """Carry out what all books want at one instant; see `book_orders.Desk.fill`."""
-        lines, weights = batch.lines, batch.weights
-        stage = self._stage
-        first = batch.asks[0]
-        day = stage.lines[first.line].clock.days[first.place]
-        slots = self._rule.slots or sum(1 for line in stage.lines if line.trades_on(day))
-        prices = np.array([[_price(stage, ask)] for ask in batch.asks])
-        wanted = ~np.isnan(weights) & ~self._stands(lines, weights, slots)
-        wanted &= (prices > 0.0) & (self._rate[lines] > 0.0)
-        if not wanted.any():
+        span, weights = batch.lines, self._desires.weights[batch.rows]
+        rate, shares = self._rate[span], self._shares[span]
+        ordered = ~np.isnan(weights) & ~self._stands(batch, weights, shares)
+        fills = (batch.prices > 0.0) & (rate > 0.0)
+        self.tape.rates_of(batch, rate)
+        if not fills.all():
+            self.tape.refused(batch, ordered & ~fills, shares)
+            ordered &= fills
+        rows, books = np.nonzero(ordered)
+        if not len(rows):
             return
-        at_hand = self._at_hand(batch, prices, wanted)
-        equity = self._cash
-        for shares, price, rate in zip(self._shares, at_hand, self._rate, strict=True):
-            equity = equity + shares * price * rate
-        asked = equity * weights / slots - self._shares[lines] * prices * self._rate[lines]
-        opens = weights != 0.0
-        wanted &= ~(opens & (equity <= 0.0))
-        rests = wanted & opens & (np.abs(asked) <= NOISE * equity)
-        self._settle_at(lines, rests, weights, slots)
-        wanted &= ~rests
-        order = _Order(batch=batch, prices=prices, slots=slots)
-        others = wanted & ((asked < 0.0) | (weights <= 0.0))
-        self._carry_out(order, asked, others, close=weights == 0.0)
-        buys = wanted & ~others
-        if buys.any():
-            amount, close = self._buying(order, asked, buys, equity, at_hand)
-            self._carry_out(order, amount, buys & (amount > 0.0), close=close)
+        orders = Orders(
+            row=rows,
+            book=books,
+            line=batch.numbers[rows],
+            weight=weights[rows, books],
+            price=batch.prices[rows, 0],
+            rate=rate[rows, 0],
+            volume=batch.volume[rows, 0],
+            held=shares[rows, books],
+        )
+        at_hand = self._at_hand(batch, ordered)
+        equity = _summed(self._cash, self._shares * at_hand * self._rate)
+        self._carry_out_all(batch, orders, equity, at_hand)
 
-    def _stands(self, lines: npt.NDArray[np.intp], weights: Reals, slots: int) -> Flags:
-        stands: Flags = (self._shares[lines] == 0.0) & (weights == 0.0)
-        if self._rule.rebalance == "on_change":
-            level = (weights == 0.0) | (self._slots[lines] == slots)
-            stands |= (self._tier[lines] == weights) & level
+    def _stands(self, batch: Batch, weights: Reals, shares: Reals) -> Flags:
+        zero = weights == 0.0
+        level = zero | (self._slots[batch.lines] == batch.slots)
+        stands: Flags = (self._tier[batch.lines] == weights) & level & self._on_change
+        stands |= (shares == 0.0) & zero
         return stands
 
-    def _settle_at(
-        self, lines: npt.NDArray[np.intp], which: Flags, weights: Reals, slots: int
-    ) -> None:
-        self._tier[lines] = np.where(which, weights, self._tier[lines])
-        self._slots[lines] = np.where(which, slots, self._slots[lines])
-
-    def _at_hand(self, batch: Batch, prices: Reals, wanted: Flags) -> Reals:
+    def _at_hand(self, batch: Batch, wanted: Flags) -> Reals:
         """Return the price of each line at the instant; see `book_orders.Desk._prices`."""
         found = self._mark.copy()
-        if batch.asks[0].phase == FILL_OPEN:
-            open_now: dict[int, tuple[int, Flags]] = {}
-            for ask, which in zip(batch.asks, wanted, strict=True):
-                clock = id(self._stage.lines[ask.line].clock)
-                _, before = open_now.get(clock, (ask.place, np.zeros(len(which), dtype=bool)))
-                open_now[clock] = ask.place, before | which
-            for number, line in enumerate(self._stage.lines):
-                place, which = open_now.get(id(line.clock), (-1, wanted[0]))
-                if place >= 0 and line.known[place] <= line.clock.closes[place]:
-                    opened = line.opens[place]
-                    found[number] = np.where(which & (opened > 0.0), opened, found[number])
-        found[batch.lines] = np.where(wanted, prices, found[batch.lines])
+        for market in batch.opening:
+            which = wanted[market.asked].any(axis=0)
+            opened = which & (market.opens > 0.0)
+            found[market.lines] = np.where(opened, market.opens, found[market.lines])
+        found[batch.lines] = np.where(wanted, batch.prices, found[batch.lines])
         return found
 
-    def _buying(
-        self, order: _Order, asked: Reals, buys: Flags, equity: Reals, at_hand: Reals
-    ) -> tuple[Reals, Flags]:
-        """Return what each purchase may cost, and which of them do no more than end a short."""
-        lines = order.batch.lines
-        free = self._cash
-        for shares, price, rate in zip(self._shares, at_hand, self._rate, strict=True):
-            free = free + np.where(shares < 0.0, shares * price * rate, 0.0)
-        below = np.minimum(self._shares[lines], 0.0)
-        opening = asked + below * order.prices * self._rate[lines]
-        wanted = np.zeros(len(free))
-        for part, which in zip(opening, buys, strict=True):
-            wanted = wanted + np.where(which, part, 0.0)
-        factor = np.where(free <= NO_CASH * equity, 0.0, free / wanted)
-        factor = np.where(wanted <= free, 1.0, factor)
-        amount = np.where(factor == 1.0, asked, asked - opening + opening * factor)
-        close: Flags = np.broadcast_to(factor == 0.0, amount.shape)
-        return amount, close
+    def _carry_out_all(self, batch: Batch, orders: Orders, equity: Reals, at_hand: Reals) -> None:
+        """Size orders, then fill those that bring cash, then those that take it."""
+        worth = equity[orders.book]
+        asked = worth * orders.weight / batch.slots - orders.held * orders.price * orders.rate
+        opens = orders.weight != 0.0
+        broke = opens & (worth <= 0.0)
+        rests = opens & ~broke & (np.abs(asked) <= NOISE * worth)
+        left = broke | rests
+        if left.any():
+            self.tape.note(batch, orders.at(broke), Outcome.NO_EQUITY)
+            self._settle_at(batch, orders.at(rests))
+            orders, asked = orders.at(~left), asked[~left]
+        self.tape.asked(batch, orders, asked)
+        sells = (asked < 0.0) | (orders.weight <= 0.0)
+        first = orders.at(sells)
+        self._carry_out(batch, first, asked[sells], close=first.weight == 0.0)
+        buys = ~sells
+        if buys.any():
+            self._buy(batch, orders.at(buys), asked[buys], equity, at_hand)
 
-    def _carry_out(self, order: _Order, amount: Reals, which: Flags, *, close: Flags) -> None:
-        """Fill one order a line and book, where `which` says so."""
-        if not which.any():
+    def _buy(
+        self, batch: Batch, orders: Orders, asked: Reals, equity: Reals, at_hand: Reals
+    ) -> None:
+        """Carry out purchases, scaled by one factor a book where they want more than its cash."""
+        free, short = self._cash, self._shares < 0.0
+        if short.any():
+            owed = self._shares * at_hand * self._rate
+            free = _summed(free, np.where(short, owed, 0.0))
+        opening = asked + np.minimum(orders.held, 0.0) * orders.price * orders.rate
+        wanted = np.zeros(len(free))
+        np.add.at(wanted, orders.book, opening)
+        none = np.zeros(len(asked), dtype=np.bool_)
+        if (wanted <= free).all():
+            self._carry_out(batch, orders, asked, close=none)
             return
-        costs, lines = self._rule.costs, order.batch.lines
-        rate, weights = self._rate[lines], order.batch.weights
-        shares_held = self._shares[lines]
-        slip: Reals | float = costs.slip(0.0)
-        volume = np.zeros((len(lines), 1))
-        if costs.needs_volume:
-            volume = np.array([[self._volume(ask)] for ask in order.batch.asks])
-            which = which & (volume > 0.0)
-            share = np.abs(amount) / (order.prices * rate) / volume
-            share = np.minimum(share, costs.participation_cap or 1.0)
-            slip = (costs.slippage_bps + costs.impact_bps * share) / BPS
-        price = order.prices * np.where(amount > 0.0, 1.0 + slip, 1.0 - slip)
-        held = np.abs(shares_held)
-        wanted = np.where(close, held, _shares(costs, weights, amount, price * rate, held))
+        scaled = np.where(free <= NO_CASH * equity, 0.0, free / wanted)
+        factor = np.where(wanted <= free, 1.0, scaled)[orders.book]
+        amount = np.where(factor == 1.0, asked, asked - opening + opening * factor)
+        bought = (amount > 0.0) | (factor == 1.0)
+        self.tape.note(batch, orders.at(~bought), Outcome.NO_CASH)
+        factor, cut = factor[bought], factor[bought] < 1.0 - WHOLE
+        self._carry_out(batch, orders.at(bought), amount[bought], close=factor == 0.0, cut=cut)
+
+    def _carry_out(
+        self,
+        batch: Batch,
+        orders: Orders,
+        amount: Reals,
+        *,
+        close: Flags,
+        cut: Flags | None = None,
+    ) -> None:
+        """Fill orders, as far as their bars and costs let them.
+
+        Args:
+            batch: That they are of.
+            orders: Of books and lines, at most one for each pair.
+            amount: Cash to move.
+            close: Which trade just what is held.
+            cut: Which had not cash enough.
+        """
+        costs = self._rule.costs
+        if costs.needs_volume and not (some := orders.volume > 0.0).all():
+            self.tape.note(batch, orders.at(~some), Outcome.NO_VOLUME)
+            orders, amount, close = orders.at(some), amount[some], close[some]
+            cut = cut if cut is None else cut[some]
+        up, held = amount > 0.0, np.abs(orders.held)
+        slip = _slip(costs, orders, amount)
+        price = orders.price * np.where(up, 1.0 + slip, 1.0 - slip)
+        worth = price * orders.rate
+        wanted = np.where(close, held, _shares(costs, orders.weight, amount, worth, held))
+        outcome = np.full(len(wanted), Outcome.FILLED, dtype=np.int8)
+        if cut is not None:
+            outcome[cut] = Outcome.CUT_BY_CASH
         shares = wanted
         if costs.participation_cap is not None:
-            shares = np.minimum(wanted, costs.participation_cap * volume)
-        cut = shares < wanted
+            shares = np.minimum(wanted, costs.participation_cap * orders.volume)
+            outcome[shares < wanted] = Outcome.CUT_BY_VOLUME
         if not self._rule.fractional:
-            whole = np.floor(shares + WHOLE)
-            shares = np.where(shares != held, whole, shares)
-        which = which & (shares > 0.0)
-        signed = np.where(amount > 0.0, shares, -shares)
-        charge = shares * (price * rate) * costs.commission_bps / BPS
-        charge = np.maximum(charge + shares * costs.commission_per_share, costs.commission_minimum)
-        outlay = signed * price * rate
-        for paid, fee, done in zip(outlay, charge, which, strict=True):
-            self._cash = np.where(done, self._cash - paid - fee, self._cash)
-        self._shares[lines] = np.where(which, shares_held + signed, shares_held)
-        self._mark[lines] = np.where(which, order.prices, self._mark[lines])
-        self._fresh[lines] = np.where(which, order.batch.asks[0].at, self._fresh[lines])
-        self._settle_at(lines, which, np.where(cut, np.nan, weights), order.slots)
+            shares = np.where(shares != held, np.floor(shares + WHOLE), shares)
+        fee = shares * worth * costs.commission_bps / BPS
+        fee = np.maximum(fee + shares * costs.commission_per_share, costs.commission_minimum)
+        signed = np.where(up, shares, -shares)
+        fills = Fills(price=price, signed=signed, fee=fee, outcome=outcome)
+        if not (done := shares > 0.0).all():
+            whole, none = ~done & (wanted != 0.0), ~done & (wanted == 0.0)
+            self.tape.note(batch, orders.at(whole), Outcome.BELOW_ONE_SHARE)
+            self.tape.note(batch, orders.at(none), Outcome.BELOW_COSTS)
+            orders, fills = orders.at(done), fills.at(done)
+        self._trade(batch, orders, fills)
 
-    def _volume(self, ask: Ask) -> float:
-        return float(self._stage.lines[ask.line].volume[ask.place])
+    def _trade(self, batch: Batch, orders: Orders, fills: Fills) -> None:
+        """Change cash and holdings."""
+        outlay = fills.signed * fills.price * orders.rate
+        # Outlay and commission of each order in turn; taking off is adding the negative.
+        parts = np.empty(2 * len(outlay))
+        parts[0::2], parts[1::2] = -outlay, -fills.fee
+        np.add.at(self._cash, np.repeat(orders.book, 2), parts)
+        at = (orders.line, orders.book)
+        self._shares[at] = orders.held + fills.signed
+        self._mark[at] = orders.price
+        self._fresh[at] = batch.at
+        # What the cap cut off is asked for again by the next decision, even an equal one.
+        cut = fills.outcome == Outcome.CUT_BY_VOLUME
+        self._settle_at(batch, orders._replace(weight=np.where(cut, np.nan, orders.weight)))
+        self.tape.traded(batch, orders, fills, outlay)
+
+    def _settle_at(self, batch: Batch, orders: Orders) -> None:
+        at = (orders.line, orders.book)
+        self._tier[at], self._slots[at] = orders.weight, batch.slots
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Order:
-    """Hold what the orders of a batch share: their prices, a row each, and the slots."""
-
-    batch: Batch
-    prices: Reals
-    slots: int
+def _moment(what: Happening) -> tuple[int, int]:
+    return what[:2]
 
 
-def _price(stage: Stage, ask: Ask) -> float:
-    """Return the price of a fill, 0 where it is refused whatever its size."""
-    line = stage.lines[ask.line]
-    day = line.clock.days[ask.place]
-    if not line.trades_on(day) or day in line.conflicts:
-        return 0.0
-    return (line.opens if ask.phase == FILL_OPEN else line.closes)[ask.place]
+def _summed(start: Reals, parts: Reals) -> Reals:
+    """Return the start and all rows added up, one after the other."""
+    buffer = np.empty((len(parts) + 1, parts.shape[1]))
+    buffer[0], buffer[1:] = start, parts
+    # A plain sum may add pairs first; this never does.
+    added: Reals = np.add.accumulate(buffer, axis=0)[-1]
+    return added
+
+
+def _closes_of(stage: Stage, group: Sequence[Happening]) -> _Closes | None:
+    if not group:
+        return None
+    lines = [stage.lines[what.line] for what in group]
+    pairs = list(zip(lines, group, strict=True))
+    return _Closes(
+        lines=span_of([what.line for what in group]),
+        prices=np.array([[line.closes[what.place]] for line, what in pairs]),
+        instants=np.array([[line.clock.closes[what.place]] for line, what in pairs]),
+    )
+
+
+def _slip(costs: Costs, orders: Orders, amount: Reals) -> Reals | float:
+    """Return the worsening of each fill price; see `Costs.slip`."""
+    if not costs.needs_volume:
+        return costs.slip(0.0)
+    share = np.abs(amount) / (orders.price * orders.rate) / orders.volume
+    share = np.minimum(share, costs.participation_cap or 1.0)
+    found: Reals = (costs.slippage_bps + costs.impact_bps * share) / BPS
+    return found
 
 
 def _shares(costs: Costs, weights: Reals, amount: Reals, price: Reals, held: Reals) -> Reals:
@@ -283,31 +384,15 @@ def _shares(costs: Costs, weights: Reals, amount: Reals, price: Reals, held: Rea
     least = costs.commission_minimum
     fee = price * rate + each
     bought = amount / (price * (1.0 + rate) + each)
-    bought = np.where(bought * fee >= least, bought, np.maximum((amount - least) / price, 0.0))
     left = price * (1.0 - rate) - each
     raised = -amount / left
-    raised = np.where(raised * fee >= least, raised, (-amount + least) / price)
-    long = np.where(left <= 0.0, held, np.minimum(raised, held))
-    sold = np.where(weights > 0.0, long, np.where(left <= 0.0, 0.0, raised))
+    if least:
+        bought = np.where(bought * fee >= least, bought, np.maximum((amount - least) / price, 0.0))
+        raised = np.where(raised * fee >= least, raised, (-amount + least) / price)
+    long, short = np.minimum(raised, held), raised
+    if each:
+        eaten = left <= 0.0
+        long, short = np.where(eaten, held, long), np.where(eaten, 0.0, short)
+    sold = np.where(weights > 0.0, long, short)
     found: Reals = np.where(amount > 0.0, bought, sold)
-    return found
-
-
-def batches_of(asks: Sequence[tuple[Ask, Reals]]) -> list[Batch]:
-    """Put together what fills at one instant.
-
-    Args:
-        asks: Fills, each with the weights of all books.
-    """
-    found = []
-    ordered = sorted(asks, key=lambda one: one[0])
-    for _, group in groupby(ordered, key=lambda one: one[0][:2]):
-        members = list(group)
-        found.append(
-            Batch(
-                lines=np.array([ask.line for ask, _ in members], dtype=np.intp),
-                asks=tuple(ask for ask, _ in members),
-                weights=np.array([weights for _, weights in members]),
-            )
-        )
     return found

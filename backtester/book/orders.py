@@ -11,7 +11,7 @@ buys nothing, so long positions never exceed the equity when they are opened.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from backtester.book.account import Account, Tier
@@ -267,6 +267,24 @@ class Desk:
 
     def _line(self, at: int) -> Line:
         return self._account.lines[at]
+
+
+def late_orders(
+    lines: Sequence[Hashable], weights: Sequence[float], held: Iterable[Hashable]
+) -> list[bool]:
+    """Say which decisions that fill after the end are orders: to sell nothing is none.
+
+    Args:
+        lines: What each is for, in the order of their sessions.
+        weights: What each wants.
+        held: What is held at the end, or may be by an order that is pending already.
+    """
+    mine = set(held)
+    found = []
+    for line, weight in zip(lines, weights, strict=True):
+        found.append(weight != 0.0 or line in mine)
+        (mine.add if weight != 0.0 else mine.discard)(line)
+    return found
 
 
 def side_of(weight: float, change: float) -> Side:

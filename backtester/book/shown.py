@@ -61,8 +61,11 @@ class ShownBooks:
             self._lane(CellKey(session=self._first, ticker=ticker))
 
     def take(self, cells: Iterable[CellRecord]) -> None:
-        """Take decisions; one without a rating leaves its position, a failed cell is none."""
-        decided = [cell for cell in cells if cell.status in ("done", "unread")]
+        """Take decisions; one without a rating leaves its position, a failed cell is none.
+
+        Warm-up trades nothing here either: the book is the one that the run's own score keeps.
+        """
+        decided = [cell for cell in cells if cell.scored and cell.status in ("done", "unread")]
         for cell in sorted(decided, key=lambda cell: (cell.cutoff, cell.key)):
             kept = self._lane(cell.key)
             kept.symbols[cell.key.ticker] = cell.symbol

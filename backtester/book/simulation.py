@@ -14,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
-from backtester.book.crowd import Crowd, batches_of
+from backtester.book.desires import Wanted
 from backtester.book.lines import Stage, instant_of, micros, stage_of
-from backtester.book.orders import side_of
+from backtester.book.many import Played, play
+from backtester.book.orders import late_orders, side_of
 from backtester.book.records import (
     BookResult,
     BookRule,
@@ -93,15 +95,17 @@ class Bench:
         decisions = _Decisions(self._stage, rule)
         walk.ask(decisions.asks(signals))
         walk.go(until=ALWAYS)
+        pending = _still_to_come(walk, decisions.pending)
+        idle = walk.unchanged + len(decisions.pending) - len(pending)
         return BookResult(
-            orders=(*sorted(walk.orders, key=_by_fill), *decisions.pending) if records else (),
+            orders=(*sorted(walk.orders, key=_by_fill), *pending) if records else (),
             positions=tuple(walk.positions),
             equity=tuple(walk.equity),
             start_cash=rule.start_cash,
             currency=self._stage.currency,
             counts=DecisionCounts(
-                orders=decisions.asked + len(decisions.pending) - walk.unchanged,
-                unchanged=walk.unchanged,
+                orders=decisions.asked + len(decisions.pending) - idle,
+                unchanged=idle,
                 carried=decisions.carried,
                 unread=decisions.unread,
             ),
@@ -116,41 +120,59 @@ class Bench:
     ) -> npt.NDArray[np.float64]:
         """Return the equity of many books that decide on the same dates.
 
+        Args:
+            sessions: See `play`; so rule.
+            weights: Ticker -> a row a book and a column a session.
+            rule: How to trade.
+
+        Returns:
+            A row a book, a column a session of the stage: `BookResult.equity` of each.
+
+        Raises:
+            UsageError: See `play`; so DataError.
+        """
+        turned = {ticker: rows.T for ticker, rows in weights.items()}
+        return self.play(sessions, turned, rule).equity.T.copy()
+
+    def play(
+        self,
+        sessions: Mapping[str, Sequence[date]],
+        weights: Mapping[str, npt.NDArray[np.float64]],
+        rule: BookRule,
+        *,
+        kept: int = 0,
+        with_positions: int = 0,
+        always: Sequence[bool] = (),
+    ) -> Played:
+        """Play many books that decide on the same dates, in one walk.
+
         Hundreds of them take about as long as a few of `simulate`, and have the same doubles.
 
         Args:
             sessions: Ticker -> its decision sessions.
-            weights: Ticker -> a row a book and a column a session: the part of the slot that is
+            weights: Ticker -> a row a session and a column a book: the part of the slot that is
                 wanted, -1 to 1; NaN carries the position.
             rule: How to trade; its policy is not looked at.
-
-        Returns:
-            A row a book, a column a session of the stage: `BookResult.equity` of each.
+            kept: Of the first so many books orders and equity are kept.
+            with_positions: Of the first so many of these the positions too.
+            always: For each book, whether it trades back to its weights at each decision; empty:
+                as the rule says.
 
         Raises:
             UsageError: For weights that do not fit the sessions or are not from -1 to 1; else see
                 `simulate`; so DataError.
         """
         self._require_currency(rule)
-        places = _Places(self._stage)
-        books = next((len(rows) for rows in weights.values()), 0)
-        asks = []
-        for ticker, days in sessions.items():
-            rows = weights.get(ticker)
-            if rows is None or rows.shape != (books, len(days)):
-                raise UsageError(
-                    f"the weights of {ticker} are not {books} books by {len(days)} sessions"
-                )
-            if (np.abs(rows) > 1.0).any():
-                raise UsageError(f"a weight of {ticker} is not from -1 to 1")
-            for column, day in enumerate(days):
-                line, decided = places.of(ticker, day)
-                ask = ask_of(self._stage, rule, line=line, decided=decided, weight=0.0)
-                if ask is not None:
-                    asks.append((ask, rows[:, column]))
-        crowd = Crowd(self._stage, self._script, rule, books)
-        equity: npt.NDArray[np.float64] = crowd.go(batches_of(asks)).T.copy()
-        return equity
+        wanted = _wanted_of(self._stage, sessions, weights)
+        return play(
+            self._stage,
+            self._script,
+            rule,
+            wanted,
+            kept=kept,
+            with_positions=with_positions,
+            always=always,
+        )
 
     def _require_currency(self, rule: BookRule) -> None:
         if rule.currency not in (None, self._stage.currency):
@@ -330,6 +352,32 @@ class _Places:
         return line, decided
 
 
+def _wanted_of(
+    stage: Stage,
+    sessions: Mapping[str, Sequence[date]],
+    weights: Mapping[str, npt.NDArray[np.float64]],
+) -> list[Wanted]:
+    """Return what many books want, by line; see `Bench.play` for arguments and errors."""
+    places = _Places(stage)
+    books = next((rows.shape[1] for rows in weights.values()), 0)
+    wanted = []
+    for ticker, days in sorted(sessions.items()):
+        rows = weights.get(ticker)
+        if rows is None or rows.shape != (len(days), books):
+            raise UsageError(
+                f"the weights of {ticker} are not {books} books by {len(days)} sessions"
+            )
+        if (np.abs(rows) > 1.0).any():
+            raise UsageError(f"a weight of {ticker} is not from -1 to 1")
+        if days:
+            found = [places.of(ticker, day) for day in days]
+            order = sorted(range(len(days)), key=found.__getitem__)
+            decided = [found[at][1] for at in order]
+            taken = rows if decided == [place for _, place in found] else rows[order]
+            wanted.append(Wanted(line=found[0][0], decided=decided, weights=taken))
+    return wanted
+
+
 class _Decisions:
     """Turn signals into what a walk takes, and count those that want nothing.
 
@@ -403,6 +451,17 @@ class _Decisions:
             target_weight=weight,
             currency=line.currency,
         )
+
+
+def _still_to_come(walk: Walk, late: Sequence[OrderRecord]) -> list[OrderRecord]:
+    """Return the orders that fill after the end of a walk, those to sell nothing left out."""
+    lines = zip(walk.account.lines, walk.account.holdings, strict=True)
+    held = {line.ticker for line, holding in lines if holding.shares}
+    held |= {one.ticker for one in walk.orders if one.status == "pending" and one.target_weight}
+    kept = late_orders(
+        [order.ticker for order in late], [order.target_weight for order in late], held
+    )
+    return list(compress(late, kept))
 
 
 def _by_fill(order: OrderRecord) -> tuple[int, str]:

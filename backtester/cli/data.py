@@ -11,7 +11,7 @@ import typer
 from backtester.cli import cassettes
 from backtester.cli.environment import data_folder
 from backtester.cli.runs import DataDir, whole
-from backtester.errors import DataError
+from backtester.errors import DataError, UsageError
 
 snapshot_app = typer.Typer(help="Look at snapshots and verify them.", no_args_is_help=True)
 
@@ -82,6 +82,8 @@ def snapshot_diff(
     from backtester.snapshots.diff import diff_tables
     from backtester.snapshots.snapshot import open_snapshot
 
+    if most < 0:
+        raise UsageError(f"--most {most} is too small: write 0 or more")
     snapshots = [open_snapshot(name, data_folder(data_dir)) for name in (old, new)]
     tables = [
         {name: one.table(name) for name in TABLES if one.absent_reason(name) is None}

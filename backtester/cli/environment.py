@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from backtester import spellings
 from backtester.errors import UsageError
+from backtester.named_files import SETTINGS_BYTES, read_named
 
 _DOTENV = Path(".env")
 # A shorter word, such as local servers are given for a key, is no secret; nor is it always one
@@ -98,7 +99,7 @@ def load_dotenv() -> None:
     if not _DOTENV.is_file():
         return
     try:
-        text = _DOTENV.read_bytes().decode("utf-8-sig")
+        text = read_named(_DOTENV, most=SETTINGS_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(
             f"{_DOTENV} cannot be read ({error.strerror}): allow it, or move the file away"

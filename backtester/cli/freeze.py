@@ -22,6 +22,63 @@ if TYPE_CHECKING:
 _AGENT_VARIABLE = "BACKTESTER_USER_AGENT"
 _MOST_TOLD = 20
 
+# Both are held by tests: they do what they say.
+OWN_VENDOR = """\
+# own.py; then: PYTHONPATH=. backtester freeze --vendor bars=own:Vendor ...
+import pyarrow as pa
+from backtester.calendar import calendar_of
+from backtester.schema import TABLES, known_at_bar
+from backtester.vendors.asked import options_of
+from backtester.vendors.base import Capture, NoData
+class Vendor:
+    name = "own"
+    tables = frozenset({"bars"})   # what it can fill
+    key_variable = None            # or the variable that holds its key
+    def __init__(self, settings):  # api_key, user_agent, timeout_s, sleep
+        self.settings = settings
+    def capture(self, wanted):
+        # wanted: table, instrument, symbol, start, end, captured_at, options
+        options = options_of(self.name, wanted, {})
+        if wanted.symbol != "AAPL":
+            # Or RateLimited, NotConfigured, BadResponse, VendorError.
+            raise NoData(f"it has no {wanted.symbol}")
+        day = wanted.end
+        row = {
+            "instrument": wanted.instrument, "session": day,
+            "known_at": known_at_bar(calendar_of(wanted.instrument), day),
+            "open": 10.0, "high": 12.0, "low": 9.0, "close": 11.0,
+            "volume": 100, "currency": "USD",
+        }
+        rows = pa.Table.from_pylist([row], schema=TABLES["bars"].arrow)
+        return Capture(
+            rows={"bars": rows}, options=options, source="me", licence="mine"
+        )
+"""
+CONFIG = """\
+name = "mine"
+symbols = ["AAPL", "NVDA"]
+start = 2018-01-02
+end = 2018-12-31
+warmup = 0
+tables = ["news"]
+chains = { bars = ["files"], news = ["files"] }
+[options.files.bars]
+path = "prices.csv"  # symbol,date,open,high,low,close,volume
+default.currency = "USD"
+[options.files.news]
+path = "news.csv"    # symbol,published,source,title
+"""
+_EPILOG = f"""\
+A config file is TOML with the words of the flags:
+
+\b
+{CONFIG}
+A vendor of your own is a class of this form; backtester.schema.TABLES has the columns of every
+table, and --check-vendor says which rules it breaks:
+
+\b
+{OWN_VENDOR}"""
+
 # What is said about the way and not about the plan.
 _OF_THE_WAY = ("config_file", "replace", "restart", "quiet", "data_dir", "check_vendor")
 
@@ -84,7 +141,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress.")]
 
 def register(app: typer.Typer) -> None:
     """Add this module's command."""
-    app.command("freeze")(freeze)
+    app.command("freeze", epilog=_EPILOG)(freeze)
 
 
 def freeze(

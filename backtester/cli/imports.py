@@ -75,13 +75,13 @@ def import_(
 def _tell(result: ImportResult) -> None:
     there = "" if result.new else " (was there already)"
     typer.echo(
-        f"run {result.run_id}: {result.cells} decisions imported{there}, {result.unread} without "
-        "a rating"
+        f"run {result.run_id}: {_count(result.cells, 'decision')} imported{there}, "
+        f"{result.unread} without a rating"
     )
     if result.moved:
-        typer.echo(f"{result.moved} dates are no sessions and moved to the session before")
+        typer.echo(f"{_count(result.moved, 'date')} without a session moved to the session before")
     if result.repeated:
-        typer.echo(f"{result.repeated} rows say the same as another one")
+        typer.echo(f"{_count(result.repeated, 'row')} left out that said the same as another")
     for note in result.notes:
         typer.echo(printable(note))
     for row in result.skipped[:_SHOWN]:
@@ -89,3 +89,7 @@ def _tell(result: ImportResult) -> None:
     if len(result.skipped) > _SHOWN:
         typer.echo(f"left out: {len(result.skipped) - _SHOWN} more")
     typer.echo("")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -96,31 +96,36 @@ def redone_words(standing: Standing) -> str:
     )
 
 
-def show_run(database: Path, run_id: str, *, note: str = "") -> None:
+def show_run(database: Path, run_id: str, *, note: str = "", scopes: Sequence[str] = ()) -> None:
     """Print the first lines, rating table and book of a run, and what to ask next."""
     from backtester.cli.render_scores import show_scores
 
     summary = store.run_summary(database, run_id)
     for line in _first_lines(summary):
-        _OUT.print(line, markup=False)
+        say(line)
     for line in store.knowledge_lines(database, run_id):
-        _OUT.print(printable(line), markup=False)
+        say(printable(line))
     for problem in store.problems(database, run_id):
-        _OUT.print(printable(problem), markup=False)
+        say(printable(problem))
     write(_rating_table(database, run_id))
-    _OUT.print(
+    say(
         f"equal weight, every cell long: mean return {_percent(summary.equal_weight_return)}   "
         f"benchmark over the same windows: {_percent(summary.benchmark_return)} "
-        f"({summary.benchmark_basis} basis)",
-        markup=False,
+        f"({summary.benchmark_basis} basis)"
     )
-    show_scores(database, run_id)
-    _OUT.print(f"calls of the run: {store.run_bill(database, run_id).words()}", markup=False)
+    say("")
+    show_scores(database, run_id, scopes=scopes)
+    say("")
+    bill = store.run_bill(database, run_id)
+    if bill.calls:
+        say(f"calls of the run: {bill.words()}")
+    else:
+        say("no model call is recorded, so what the decisions cost is unknown")
     paid = store.paid_words(database, run_id)
     if paid:
-        _OUT.print(f"paid: {paid}", markup=False)
+        say(f"paid: {paid}")
     if note:
-        _OUT.print(note)
+        say(note)
     _OUT.print(f"\nrun   {run_id}\nroot  {summary.results_root or 'not finished'}\n\ntry:")
     for example in store.EXAMPLES:
         _OUT.print(f'  backtester sql "{example.format(run_id=run_id)}"', markup=False)
@@ -136,11 +141,16 @@ def _open_ends(summary: store.RunSummary) -> str:
     return "".join(f", {count} {name}" for name, count in counted.items() if count)
 
 
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def _first_lines(summary: store.RunSummary) -> Iterator[str]:
     warmup = f" ({summary.warmup} of them warm-up, not scored)" if summary.warmup else ""
     yield (
-        f"{summary.cells} cells{warmup}: {summary.unread} unread, {summary.failed} failed, "
-        f"{summary.no_data} without data, {summary.pending} pending{_open_ends(summary)}; "
+        f"{_count(summary.cells, 'cell')}{warmup}: {summary.unread} unread, "
+        f"{summary.failed} failed, {summary.no_data} without data, "
+        f"{summary.pending} pending{_open_ends(summary)}; "
         f"{summary.resolved} resolved"
     )
     held = (
@@ -185,8 +195,8 @@ def _rating_table(database: Path, run_id: str) -> Table:
 
 
 def say(line: str) -> None:
-    """Print one line as it is."""
-    _OUT.print(line, markup=False)
+    """Print one line: a terminal's is broken between words, a pipe's is whole."""
+    _OUT.print(line, markup=False, soft_wrap=not _OUT.is_terminal)
 
 
 def write(table: Table) -> None:
@@ -196,16 +206,24 @@ def write(table: Table) -> None:
     roomy.print(table)
 
 
+def write_folded(table: Table) -> None:
+    """Print a table no wider than the terminal: texts that are too long go on in the next line."""
+    for column in table.columns:
+        column.no_wrap, column.overflow, column.vertical = False, "fold", "top"
+    _OUT.print(table, soft_wrap=False)
+
+
 def write_fitting(*layouts: Sequence[Table]) -> None:
     """Print the first layout whose tables all fit the terminal, else the last one."""
-    chosen = next(filter(_fits, layouts), layouts[-1])
+    chosen = next(filter(fits, layouts), layouts[-1])
     for place, table in enumerate(chosen):
         if place:
             _OUT.print()
         write(table)
 
 
-def _fits(tables: Sequence[Table]) -> bool:
+def fits(tables: Sequence[Table]) -> bool:
+    """Say whether none of the tables is wider than the terminal."""
     return all(natural_width(table) <= _OUT.width for table in tables)
 
 
@@ -275,13 +293,13 @@ def _runs_table(
 def _what(manifest: RunManifest) -> str:
     """Say in a few words what tells one run from another."""
     identity = manifest.identity
-    if manifest.label is not None:
-        return manifest.label
     tickers = identity["tickers"]
     shown = ",".join(tickers[:3]) + (f"+{len(tickers) - 3}" if len(tickers) > 3 else "")
     words = [shown, f"{identity['start']}..{identity['end']}"]
     words.append(identity["grid"] if isinstance(identity["grid"], str) else "list")
     words.append(f"h{identity['horizon']}")
+    if manifest.label is not None:
+        return f"{manifest.label}; {' '.join(words)}"
     usual = {"decision_time": "close", "entry": "next_open", "memory": "portfolio", "trials": 1}
     words += [f"{key}={identity[key]}" for key, word in usual.items() if identity[key] != word]
     return " ".join(words)
@@ -292,7 +310,7 @@ def show_manifest(manifest: RunManifest) -> None:
     identity = manifest.identity
     lines = {
         "run": manifest.run_id,
-        "status": f"{manifest.status}, {manifest.cells_planned} cells planned",
+        "status": f"{manifest.status}, {_count(manifest.cells_planned, 'cell')} planned",
         "evidence": manifest.label or "recorded: prompts, replies and reads are kept",
         "tickers": ", ".join(identity["tickers"]),
         "dates": f"{identity['start']} to {identity['end']}, grid {_grid(identity['grid'])}",
@@ -301,6 +319,18 @@ def show_manifest(manifest: RunManifest) -> None:
         "trials": f"{identity['trials']}, warm-up {identity['warmup']} sessions",
         "benchmark": identity["benchmark"] or "the market's own",
         "snapshot": f"{manifest.snapshot_name} ({manifest.snapshot_id[:12]})",
+        **({} if manifest.label is not None else _asked(manifest)),
+        "release": manifest.versions.get("tradingagents-backtester", "unknown"),
+    }
+    for word, text in lines.items():
+        _OUT.print(f"{word:<12} {printable(str(text), keep='')}", markup=False)
+    _OUT.print()
+
+
+def _asked(manifest: RunManifest) -> dict[str, str]:
+    """Return what models were asked and what they were shown; of an import nothing is known."""
+    identity = manifest.identity
+    return {
         "models": ", ".join(
             f"{tier} {model['provider']}/{model['model']}"
             for tier, model in sorted(manifest.models.items())
@@ -315,16 +345,14 @@ def show_manifest(manifest: RunManifest) -> None:
         + {"lag": "shown from that day on"}.get(str(identity.get("estimated")), "withheld"),
         "memory": identity["memory"],
         "prompts": manifest.prompt_fingerprint[:12],
-        "release": manifest.versions.get("tradingagents-backtester", "unknown"),
     }
-    for word, text in lines.items():
-        _OUT.print(f"{word:<12} {printable(str(text), keep='')}", markup=False)
-    _OUT.print()
 
 
 def show_sights(database: Path, run_id: str) -> None:
     """Print what each node of a run was given of the snapshot."""
     rows = store.sights(database, run_id)
+    if not rows:
+        return
     wide, narrow = _table("node", "table"), _table("node\n  table")
     narrow.padding = (0, 0)
     for heading in ("reads", "rows", "window from", "to", "newest row known at"):

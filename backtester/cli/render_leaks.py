@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import typer
 from rich.console import Console
@@ -32,17 +32,20 @@ class LeakProgress(StepBar):
     def __init__(self, word: str) -> None:
         super().__init__(word, "steps")
 
-    def began(self, subject: str, steps: int) -> None:
-        """Take the number of steps."""
+    def began(self, subject: str, steps: int, worlds: Sequence[str]) -> None:
+        """Take the number of steps in each world."""
         if self._bar.disable:
-            line = f"{self._word} {printable(subject, keep='')}: {steps} steps ..."
+            names = f"each of {len(worlds)} worlds ({', '.join(worlds)})"
+            line = f"{self._word} {printable(subject, keep='')}: {steps} steps in {names} ..."
             self._bar.console.print(line, markup=False, soft_wrap=True)
-        self._task = self._bar.add_task("", total=steps, words="")
+        words = f"world {worlds[0]}" if worlds else ""
+        self._task = self._bar.add_task("", total=steps * len(worlds), words=words)
 
-    def advanced(self, steps: int, findings: int) -> None:
+    def advanced(self, steps: int, world: str, findings: int | None) -> None:
         """Take note of steps that are done."""
         if self._task is not None:
-            self._bar.update(self._task, advance=steps, words=f"{findings} findings")
+            said = "" if findings is None else f", {findings} findings"
+            self._bar.update(self._task, advance=steps, words=f"world {world}{said}")
 
 
 def show_leaks(report: LeakReport) -> None:

@@ -2,101 +2,182 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from backtester.cli.render import say, simple_table, write, write_fitting
-from backtester.store.scores import score_summaries, shared_cells
+from backtester.cli.render import fits, say, simple_table, write, write_fitting, write_folded
+from backtester.cli.render_parts import (
+    NO_INTERVAL,
+    p_word,
+    percent,
+    show_folds,
+    show_horizons,
+    show_parts,
+)
+from backtester.score.definition import DEFAULT_SCORE
+from backtester.score.labels import OWN, cost_words
+from backtester.store.comparison import compared, setting_words
+from backtester.store.scores import score_lines, score_summary
 from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from backtester.runs.folder import RunManifest
     from backtester.snapshots.diff import TableDiff
-    from backtester.store.scores import BookLine, Certain, ScoreSummary
+    from backtester.store.comparison import Compared
+    from backtester.store.scores import BookLine, Certain, ScoreLine, ScoreSummary
 
 _SHOWN_REVISIONS: Final = 5
-# Settings that say the same as others, session by session.
-_LONG: Final = frozenset({"grid_sessions"})
+SHORT_SAMPLE: Final = 60
+"""Session returns below which a reader is warned of what is given a year."""
+
+_NONE: Final = "n/a"
 _NAMES: Final = {"buy_and_hold": "buy and hold", "equal_weight": "equal weight"}
 
 
-def show_scores(database: Path, run_id: str, *, score_id: str | None = None) -> None:
-    """Print a run's own score, or the one that is named."""
-    for summary in score_summaries(database, run_id, score_id=score_id or "default"):
+def show_scores(
+    database: Path, run_id: str, *, score_id: str | None = None, scopes: Sequence[str] = ()
+) -> None:
+    """Print a run's own score, or the one that is named, and its figures by more parts."""
+    summary = score_summary(database, run_id, score_id=score_id)
+    if summary is not None:
         _show(summary)
+        show_parts(database, summary, scopes)
+
+
+def show_definition(database: Path, run_id: str, score_id: str) -> None:
+    """Print all that a score is a function of, and what of it is otherwise in the run's own."""
+    score = compared(database, run_id, score_id)
+    there = {line.score_id for line in score_lines(database, run_id)}
+    own = {}
+    if DEFAULT_SCORE in there:
+        own = _settings(compared(database, run_id, DEFAULT_SCORE))
+    say(f"score {score_id} of run {run_id}: {printable(score.label, keep='')}")
+    table = simple_table("rule", "this score", "the run's own")
+    for name, value in _settings(score).items():
+        words, before = setting_words(value), setting_words(own.get(name, value))
+        row = (name, words, "" if words == before else before)
+        table.add_row(*(printable(word, keep="") for word in row))
+    write_folded(table)
+    say("")
+
+
+_RULES: Final = (
+    *("horizon", "horizons", "entry_rule", "decision_time", "benchmark", "benchmark_map"),
+    *("first", "last", "fold", "universe", "slots", "rebalance", "fractional", "start_cash"),
+    *("charge_model_cost", "haircut", "rf_annual", "placebo_draws", "seed"),
+)
+
+
+def _settings(score: Compared) -> dict[str, Any]:
+    """Return a definition with policy and costs spelt out, in the order in which it is read."""
+    rules = score.definition
+    weights = rules["policy"]["weights"]
+    return {
+        "policy": rules["policy"]["name"],
+        "hold": rules["policy"]["hold"],
+        "weights": {
+            name: "carry" if weight is None else weight for name, weight in weights.items()
+        },
+        **rules["costs"],
+        **{name: rules[name] for name in _RULES},
+        "snapshot": f"{score.snapshot_name} {rules['snapshot_id'][:12]}",
+    }
 
 
 def show_score_table(database: Path, run_id: str) -> None:
-    """Print all scores of a run side by side."""
-    table = simple_table("score", "policy", "horizon", "window", "snapshot")
-    for heading in ("mean directional\nalpha", "95 % interval", "book", "buy and hold", "sharpe"):
-        table.add_column(heading, justify="right", vertical="bottom")
-    for summary in score_summaries(database, run_id):
-        main = summary.main
-        own = _first(summary.books, "ratings")
-        hold = _first(summary.books, "buy_and_hold")
-        table.add_row(
-            summary.score_id,
-            summary.policy,
-            str(summary.horizon),
-            f"{summary.first_date}..{summary.last_date}",
-            printable(summary.snapshot_name, keep=""),
-            _percent(main.value if main else None),
-            _interval(main),
-            _percent(own.total_return if own else None),
-            _percent(hold.total_return if hold else None),
-            _number(own.sharpe if own else None),
+    """Print all scores of a run side by side, each with what it differs by."""
+    lines = score_lines(database, run_id)
+    wide = simple_table("score", "differs from the run's own by")
+    narrow = simple_table("")
+    for table in (wide, narrow):
+        for heading in ("directional\nalpha", "95 % interval", "book", "buy and\nhold", "Sharpe"):
+            table.add_column(heading, justify="right", vertical="bottom")
+    names = [printable(line.label, keep="") for line in lines]
+    for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
+        figures = (
+            percent(line.mean_directional_alpha),
+            _interval(line),
+            percent(line.total_return, digits=2),
+            percent(line.buy_and_hold, digits=2),
+            _marked(_number(line.sharpe), line.sessions),
         )
-    write(table)
+        wide.add_row(line.score_id, "" if name == OWN else name, *figures)
+        narrow.add_row(str(number), *figures)
+    if fits((wide,)):
+        write(wide)
+    else:
+        for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
+            say(f"{number}  {line.score_id}: {name}")
+        write(narrow)
+    if any(_is_short(line.sessions) for line in lines):
+        say(f"*: of fewer than {SHORT_SAMPLE} session returns: says next to nothing of a year")
 
 
 def _show(summary: ScoreSummary) -> None:
-    say(f"book of score {summary.score_id}: {_rules(summary)}")
+    for line in _rule_lines(summary):
+        say(line)
     if summary.no_book is not None:
         say(f"no book: {printable(summary.no_book)}")
     else:
-        wide, narrow = _book_tables(summary)
-        write_fitting((wide,), (narrow,))
-        for line in _band_lines(summary):
+        write_fitting(*((table,) for table in _book_tables(summary)))
+        for line in (*_band_lines(summary), *sharpe_lines(summary)):
             say(line)
+    show_horizons(summary)
+    show_folds(summary)
+    say("")
     for line in _certain_lines(summary):
         say(line)
 
 
+def _rule_lines(summary: ScoreSummary) -> Iterator[str]:
+    own = summary.score_id == DEFAULT_SCORE
+    name = "the run's own score" if own else f"score {summary.score_id}"
+    yield f"book of {name}: {_rules(summary)}"
+    if not own:
+        yield f"differs from the run's own score by: {printable(summary.label, keep='')}"
+
+
 def _rules(summary: ScoreSummary) -> str:
-    costs = {name: value for name, value in json.loads(summary.costs).items() if value}
-    words = ", ".join(f"{name} {value:g}" for name, value in sorted(costs.items())) or "no costs"
+    rules = summary.definition
+    policy = rules["policy"]["name"]
+    hold = "" if rules["policy"]["hold"] == "carry" else f", hold {rules['policy']['hold']}"
     return (
-        f"{summary.policy}, fills {summary.entry_rule}, {words}, decisions of "
+        f"{policy}{hold}, entry {rules['entry_rule']}, {cost_words(rules['costs'])}; decisions of "
         f"{summary.first_date} to {summary.last_date}, snapshot "
         f"{printable(summary.snapshot_name, keep='')}"
     )
 
 
+# -------------------------------------------------------------------------------------- the book
+
+
 def _book_tables(summary: ScoreSummary) -> tuple[Table, Table]:
     wide, narrow = simple_table("book"), simple_table("book")
-    headings = ("total return", "a year", "volatility", "sharpe", "max drawdown", "turnover a year")
+    headings = (
+        *("total\nreturn", "a year", "volatility\na year", "Sharpe\na year", "its 95 %\ninterval"),
+        *("deepest\nfall", "turnover\na year"),
+    )
+    kept = (0, 3, 4, 5)
     for place, heading in enumerate(headings):
-        wide.add_column(heading, justify="right")
-        if place in (0, 3, 4):
-            narrow.add_column(heading, justify="right")
+        wide.add_column(heading, justify="right", vertical="bottom")
+        if place in kept:
+            narrow.add_column(heading, justify="right", vertical="bottom")
     for book in summary.books:
         figures = (
-            _percent(book.total_return),
-            _percent(book.cagr),
-            _amount(book.volatility, percent=True),
-            _number(book.sharpe),
-            _percent(book.max_drawdown),
-            _amount(book.turnover),
+            percent(book.total_return, digits=2),
+            _marked(percent(book.cagr, digits=2), book.sessions),
+            _marked(_amount(book.volatility, percent=True), book.sessions),
+            _marked(_number(book.sharpe), book.sessions),
+            _range(book.sharpe_low, book.sharpe_high),
+            percent(book.max_drawdown, digits=2),
+            _marked(_amount(book.turnover), book.sessions),
         )
         name = _name_of(book, summary.books)
         wide.add_row(name, *figures)
-        narrow.add_row(name, figures[0], figures[3], figures[4])
+        narrow.add_row(name, *(figures[place] for place in kept))
     return wide, narrow
 
 
@@ -107,56 +188,97 @@ def _name_of(book: BookLine, books: Sequence[BookLine]) -> str:
 
 
 def _band_lines(summary: ScoreSummary) -> Iterator[str]:
-    band, own = summary.band, _first(summary.books, "ratings")
+    band, own = summary.band, summary.book("ratings")
     if band is None or band.low is None or band.high is None or own is None:
         yield "random ratings: none drawn"
         return
     line = (
-        f"random ratings: 5-95 % of {band.draws} books made {_percent(band.low)} to "
-        f"{_percent(band.high)}"
+        f"random ratings: 5-95 % of {band.draws} books made {percent(band.low, digits=2)} to "
+        f"{percent(band.high, digits=2)}"
     )
     if own.total_return is None or band.share_below is None:
         yield line
         return
-    place = "inside that band" if band.inside else "outside that band"
+    place = "inside that band"
     if not band.inside:
         place = "above that band" if own.total_return > band.high else "below that band"
-    yield f"{line}; the ratings' {_percent(own.total_return)} lies {place}"
+    yield f"{line}; the ratings' {percent(own.total_return, digits=2)} lies {place}"
+
+
+def sharpe_lines(summary: ScoreSummary) -> Iterator[str]:
+    """Say what the book's Sharpe ratio is worth after so many trials and so few sessions."""
+    own = summary.book("ratings")
+    if own is None or own.sharpe is None:
+        yield f"Sharpe ratio of the ratings: n/a; {_trials(summary)}"
+        return
+    interval = "no interval, too few returns"
+    if own.sharpe_low is not None and own.sharpe_high is not None:
+        interval = f"95 % {_range(own.sharpe_low, own.sharpe_high)}"
+    deflated = "cannot be deflated"
+    if own.deflated_sharpe is not None:
+        deflated = (
+            f"deflated {own.deflated_sharpe:.2f}: the chance that the true one is above the best "
+            "of so many without skill"
+        )
+    yield (
+        f"Sharpe ratio of the ratings {_number(own.sharpe)} ({interval}), {_trials(summary)}; "
+        f"{deflated}"
+    )
+    if summary.trials_by_now > summary.known_trials:
+        yield (
+            f"it was deflated for the {summary.known_trials} known when it was scored: "
+            "score again with --again"
+        )
+    needed, there = own.min_track_record_length, own.sessions or 0
+    if needed is not None and needed > there:
+        yield (
+            f"to tell it from 0 takes {math.ceil(needed):,} session returns, and there are {there}"
+        )
+    if own.pbo is not None:
+        yield f"probability of overfitting, over the stored books of related trials: {own.pbo:.2f}"
+    if _is_short(own.sessions):
+        yield (
+            f"*: of only {own.sessions} session returns: a figure a year says next to nothing then"
+        )
+
+
+def _trials(summary: ScoreSummary) -> str:
+    now, then = summary.trials_by_now, summary.known_trials
+    plural = "" if now == 1 else "s"
+    when = f" by now, {then} when scored" if now > then else ""
+    return f"at least {now} trial{plural} of these instruments and days{when}"
+
+
+# ------------------------------------------------------------------------------ what is believed
 
 
 def _certain_lines(summary: ScoreSummary) -> Iterator[str]:
     main = summary.main
     if main is not None:
-        yield f"mean directional alpha of a call: {_percent(main.value)}, {_sentence(main)}"
+        yield (
+            f"mean directional alpha of a call, h={summary.horizon}: "
+            f"{percent(main.value)}, {_sentence(main)}"
+        )
     paths = next((row for row in summary.certain if row.metric == "path_permutation"), None)
     if paths is not None:
-        p_value = "n/a" if paths.p_value is None else f"{paths.p_value:.3f}"
-        why = f" ({paths.reason})" if paths.reason else ""
-        yield f"rating paths permuted between tickers: p {p_value}{why}"
-    plural = "trial is" if summary.known_trials == 1 else "trials are"
-    yield (
-        f"at least {summary.known_trials} distinct {plural} known of this universe and window: "
-        "the more, the less one good figure says"
-    )
+        why = f" ({NO_INTERVAL.get(paths.reason, paths.reason)})" if paths.reason else ""
+        yield f"rating paths permuted between tickers: p {p_word(paths.p_value)}{why}"
 
 
 def _sentence(main: Certain) -> str:
     if main.low is None or main.high is None:
-        return f"no interval ({main.reason or 'no call takes a side'}): nothing can be said of luck"
+        why = NO_INTERVAL.get(main.reason or "no_rows", main.reason)
+        return f"no interval ({why}): nothing can be said of luck"
     count = f"n {main.n}"
     if main.effective_n is not None:
         count += f", effective n {main.effective_n:.0f}"
-    return f"95 % interval {_percent(main.low)} to {_percent(main.high)} ({count}): {main.verdict}"
+    return f"95 % interval {percent(main.low)} to {percent(main.high)} ({count}): {main.verdict}"
 
 
-def _interval(row: Certain | None) -> str:
-    if row is None or row.low is None or row.high is None:
-        return f"n/a ({row.reason})" if row is not None and row.reason else "n/a"
-    return f"{_percent(row.low)} to {_percent(row.high)}"
-
-
-def _first(books: Sequence[BookLine], name: str) -> BookLine | None:
-    return next((book for book in books if book.book == name), None)
+def _interval(row: ScoreLine) -> str:
+    if row.low is None or row.high is None:
+        return NO_INTERVAL.get(row.reason, row.reason or "n/a")
+    return f"{100 * row.low:+.3f} to {percent(row.high)}"
 
 
 def show_revisions(revisions: Sequence[TableDiff]) -> None:
@@ -178,84 +300,25 @@ def show_revisions(revisions: Sequence[TableDiff]) -> None:
             say(f"  and {hidden} more: backtester snapshot diff lists them")
 
 
-def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{100 * value:+.3f} %"
+def _is_short(sessions: int | None) -> bool:
+    return sessions is not None and sessions < SHORT_SAMPLE
+
+
+def _marked(figure: str, sessions: int | None) -> str:
+    """Return a figure a year, marked where it comes from a short sample."""
+    return f"{figure} *" if _is_short(sessions) and figure != _NONE else figure
 
 
 def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:+.2f}"
+    return _NONE if value is None else f"{value:+.2f}"
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "n/a" if low is None or high is None else f"{low:+.2f} to {high:+.2f}"
 
 
 def _amount(value: float | None, *, percent: bool = False) -> str:
     """Return what is never below zero, without a sign."""
     if value is None:
-        return "n/a"
-    return f"{100 * value:.3f} %" if percent else f"{value:.2f}"
-
-
-# ------------------------------------------------------------------------------------ two runs
-
-
-def comparison_document(database: Path, first: RunManifest, second: RunManifest) -> dict[str, Any]:
-    """Return what differs between two runs and how they came out, as JSON values."""
-    settings = sorted({*first.identity, *second.identity} - _LONG)
-    shared = shared_cells(database, first.run_id, second.run_id)
-    runs = (first.run_id, second.run_id)
-    return {
-        "runs": list(runs),
-        "settings": {
-            name: [first.identity.get(name), second.identity.get(name)]
-            for name in settings
-            if first.identity.get(name) != second.identity.get(name)
-        },
-        "scores": [_figures(summary) for run in runs for summary in score_summaries(database, run)],
-        "shared": asdict(shared),
-    }
-
-
-def _figures(summary: ScoreSummary) -> dict[str, Any]:
-    main, own = summary.main, _first(summary.books, "ratings")
-    return {
-        "run": summary.run_id,
-        "score": summary.score_id,
-        "horizon": summary.horizon,
-        "mean_directional_alpha": main.value if main else None,
-        "low": main.low if main else None,
-        "high": main.high if main else None,
-        "reason": main.reason if main else None,
-        "verdict": main.verdict if main else None,
-        "total_return": own.total_return if own else None,
-        "sharpe": own.sharpe if own else None,
-        "max_drawdown": own.max_drawdown if own else None,
-    }
-
-
-def show_comparison(document: Mapping[str, Any]) -> None:
-    """Print what `comparison_document` found."""
-    settings = simple_table("setting", *document["runs"])
-    for name, values in document["settings"].items():
-        settings.add_row(name, *(printable(str(value), keep="") for value in values))
-    write(settings)
-    scores = simple_table("run", "score", "horizon")
-    for heading in ("mean directional\nalpha", "95 % interval", "book", "sharpe", "max drawdown"):
-        scores.add_column(heading, justify="right", vertical="bottom")
-    for row in document["scores"]:
-        known = row["low"] is not None
-        scores.add_row(
-            row["run"],
-            row["score"],
-            str(row["horizon"]),
-            _percent(row["mean_directional_alpha"]),
-            f"{_percent(row['low'])} to {_percent(row['high'])}" if known else "n/a",
-            _percent(row["total_return"]),
-            _number(row["sharpe"]),
-            _percent(row["max_drawdown"]),
-        )
-    write(scores)
-    shared = document["shared"]
-    say(f"{shared['shared']} cells decided by both, {shared['same']} of them with the same rating")
-    if shared["n"]:
-        say(
-            f"directional alpha over the {shared['n']} cells where both take a side: "
-            f"{_percent(shared['first_alpha'])} and {_percent(shared['second_alpha'])}"
-        )
+        return _NONE
+    return f"{100 * value:.2f} %" if percent else f"{value:.2f}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from backtester.snapshots.coverage import Coverage
 from backtester.snapshots.diff import TableDiff
@@ -31,7 +32,7 @@ def show_snapshot(snapshot: Snapshot, coverage: Sequence[Coverage]) -> None:
     for row in coverage:
         table.add_row(
             row.table,
-            printable(row.subject, keep=""),
+            Text(printable(row.subject, keep="")),
             str(row.rows),
             str(row.first or "none"),
             str(row.last or "none"),

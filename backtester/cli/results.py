@@ -12,6 +12,7 @@ import typer
 
 from backtester.cli.environment import reports_folder
 from backtester.cli.runs import ReportsDir, RunName
+from backtester.cli.score import By
 from backtester.errors import DataError
 from backtester.texts.terminal import printable, printable_json
 
@@ -37,6 +38,9 @@ _LISTED = {
 }
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ScoreName = Annotated[
+    str | None, typer.Option("--score", help="Show this score of the run: its id, or a part of it.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -77,25 +81,39 @@ def runs(as_json: AsJson = False, reports_dir: ReportsDir = None) -> None:
 
 def show(
     name: RunName,
+    score: ScoreName = None,
+    by: By = None,
     as_json: AsJson = False,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Show what a run was, what it saw, and its rating table."""
+    """Show what a run was, what it saw, its rating table and scores; or one score of it."""
     from backtester.cli.render import show_manifest, show_run, show_sights
+    from backtester.cli.render_parts import scopes_of
+    from backtester.cli.render_scores import show_definition, show_score_table, show_scores
     from backtester.runs.folder import find_run
     from backtester.store.publishing import run_document
+    from backtester.store.scores import score_lines, score_named
 
     reports = reports_folder(reports_dir)
+    scopes = scopes_of(by) if by is not None else ()
     manifest = find_run(reports, name).read_manifest()
     database = reports / "results.duckdb"
+    chosen = None if score is None else score_named(database, manifest.run_id, score)
     if as_json:
-        document = run_document(database, manifest.run_id)
+        document = run_document(database, manifest.run_id, score_id=chosen)
         text = {"manifest": manifest.model_dump(mode="json"), "results": document}
         typer.echo(json.dumps(text, indent=2, sort_keys=True))
         return
+    if chosen is not None:
+        show_definition(database, manifest.run_id, chosen)
+        show_scores(database, manifest.run_id, score_id=chosen, scopes=scopes)
+        return
     show_manifest(manifest)
     show_sights(database, manifest.run_id)
-    show_run(database, manifest.run_id)
+    show_run(database, manifest.run_id, scopes=scopes)
+    if len(score_lines(database, manifest.run_id)) > 1:
+        typer.echo("\nall scores of the run; show RUN --score ID shows one:\n")
+        show_score_table(database, manifest.run_id)
 
 
 def sql(

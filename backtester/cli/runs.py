@@ -93,7 +93,9 @@ Workers = Annotated[
         help="Cells decided at once.",
     ),
 ]
-RunName = Annotated[str, typer.Argument(help="Run id, a part of it, or 'latest'.")]
+RunName = Annotated[
+    str, typer.Argument(help="Run id, a part of it, or 'latest': the one begun or imported last.")
+]
 
 # Settings into which a key may slip; all of them are written into the manifest.
 _WRITTEN = (
@@ -146,7 +148,11 @@ Model = Annotated[Text, typer.Option(help="Model of both tiers.")]
 BaseUrl = Annotated[Text, typer.Option(help="Endpoint of the provider.")]
 Portfolio = Annotated[
     Text,
-    typer.Option(help="JSON file with what you hold; the portfolio manager is shown it."),
+    typer.Option(
+        help="JSON file with what you hold, which the portfolio manager is shown: "
+        '{"as_of": "2018-01-02", "currency": "USD", "cash": 25000, "positions": [{"ticker": '
+        '"AAPL", "shares": 100, "price": 172.26, "cost": 150.0}]}; as_of and cost may be left out.'
+    ),
 ]
 ShowBook = Annotated[
     bool | None,

@@ -16,6 +16,7 @@ from backtester.spellings import value_of_text
 if TYPE_CHECKING:
     from backtester.book.costs import Costs
     from backtester.book.policy import Policy
+    from backtester.runs.folder import RunManifest
 
 Text = str | None
 
@@ -41,25 +42,38 @@ def _count(flag: str, meaning: str) -> Any:
     return typer.Option(flag, parser=whole(flag), metavar="INTEGER", help=meaning)
 
 
-PolicyWord = Annotated[Text, typer.Option(help="long_only, long_short, equal_slots or map.")]
+PolicyWord = Annotated[
+    Text, typer.Option(help="long_only (default), long_short, equal_slots or map.")
+]
 Weights = Annotated[
     Text, typer.Option(help="For policy map: 'Buy=1,Overweight=.5,Underweight=0,Sell=-1'.")
 ]
-HoldWord = Annotated[Text, typer.Option(help="What Hold does: carry or flat.")]
+HoldWord = Annotated[Text, typer.Option(help="What Hold does: carry (default) or flat.")]
 Horizons = Annotated[
     Text, typer.Option(help="Sessions to the exit, with commas; the first one is the score's own.")
 ]
 EntryRuleWord = Annotated[
-    Text, typer.Option("--entry-rule", "--entry", help="next_open, next_close, close or open.")
+    Text,
+    typer.Option(
+        "--entry-rule",
+        "--entry",
+        help="next_open, next_close, close or open; the run's by default.",
+    ),
 ]
-BenchmarkWord = Annotated[Text, typer.Option(help="Explicit benchmark, or none.")]
+BenchmarkWord = Annotated[
+    Text, typer.Option(help="Explicit benchmark, or none; the run's by default.")
+]
 From = Annotated[Text, typer.Option("--from", help="First day of decisions, YYYY-MM-DD.")]
 To = Annotated[Text, typer.Option("--to", help="Last day of decisions, YYYY-MM-DD.")]
 SnapshotName = Annotated[Text, typer.Option(help="Settle on another snapshot.")]
-Fold = Annotated[Text, typer.Option(help="Walk-forward folds, such as 6M.")]
+Fold = Annotated[Text, typer.Option(help="Length of walk-forward folds, such as 6M.")]
 Slots = Annotated[int | None, _count("--slots", "Parts of the book; default one a ticker.")]
-Cash = Annotated[float | None, _number("--start-cash", "Start cash of the book.")]
-Haircut = Annotated[float | None, _number("--haircut", "Taken off a last close, 0 to 1.")]
+Cash = Annotated[
+    float | None, _number("--start-cash", "Start cash of the book; 1000000 by default.")
+]
+Haircut = Annotated[
+    float | None, _number("--haircut", "Taken off the last close of what stops trading, 0 to 1.")
+]
 RiskFree = Annotated[float | None, _number("--rf", "Risk-free rate a year, a fraction.")]
 Commission = Annotated[
     float | None, _number("--commission-bps", "Commission, bps of notional; 1 by default.")
@@ -75,9 +89,11 @@ Impact = Annotated[
 ]
 Borrow = Annotated[float | None, _number("--borrow-bps-year", "Paid on short positions a year.")]
 CashRate = Annotated[float | None, _number("--cash-rate", "Interest on cash a year, a fraction.")]
-Rebalance = Annotated[Text, typer.Option(help="on_change or always.")]
-Placebo = Annotated[int | None, _count("--placebo", "Random books to compare with; 0 for none.")]
-Seed = Annotated[int | None, _count("--seed", "Of everything drawn.")]
+Rebalance = Annotated[Text, typer.Option(help="on_change (default) or always.")]
+Placebo = Annotated[
+    int | None, _count("--placebo", "Random books to compare with; 200 by default, 0 for none.")
+]
+Seed = Annotated[int | None, _count("--seed", "Of everything drawn; 0 by default.")]
 ChargeModels = Annotated[
     bool,
     typer.Option(
@@ -88,6 +104,10 @@ ChargeModels = Annotated[
 WholeShares = Annotated[bool, typer.Option("--whole-shares", help="Trade no parts of a share.")]
 Again = Annotated[bool, typer.Option("--again", help="Make the score also where it is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+By = Annotated[
+    Text, typer.Option("--by", help="Split figures by ticker, month, rating or fold; with commas.")
+]
+_SIDE_HELP = "Run id, a part of it, or 'latest'; after a colon, a score of it or a part of its id."
 
 _COSTS = (
     "commission_bps",
@@ -139,6 +159,7 @@ def score(
     seed: Seed = None,
     charge_model_cost: ChargeModels = False,
     again: Again = False,
+    by: By = None,
     data_dir: DataDir = None,
     reports_dir: ReportsDir = None,
 ) -> None:
@@ -147,11 +168,13 @@ def score(
 
 
 def _score(asked: dict[str, Any]) -> None:
+    from backtester.cli.render_parts import scopes_of
     from backtester.cli.render_scores import show_revisions, show_score_table, show_scores
     from backtester.rescore import rescore
     from backtester.runs.folder import find_run
 
     changes = _changes(asked)
+    scopes = scopes_of(asked["by"]) if asked["by"] is not None else ()
     done = rescore(
         find_run(reports_folder(asked["reports_dir"]), asked["name"]),
         data_folder(asked["data_dir"]),
@@ -166,7 +189,7 @@ def _score(asked: dict[str, Any]) -> None:
         typer.echo("it was there already; --again makes it anew")
     show_revisions(done.revisions)
     typer.echo("")
-    show_scores(done.database, done.run_id, score_id=done.score_id)
+    show_scores(done.database, done.run_id, score_id=done.score_id, scopes=scopes)
     typer.echo("")
     show_score_table(done.database, done.run_id)
 
@@ -267,22 +290,37 @@ def _costs(asked: dict[str, Any]) -> Costs:
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="Run id, a part of it, or 'latest'.")],
-    second: Annotated[str, typer.Argument(help="Another run.")],
+    first: Annotated[str, typer.Argument(metavar="RUN[:SCORE]", help=_SIDE_HELP)],
+    second: Annotated[str, typer.Argument(metavar="RUN[:SCORE]", help="The other one.")],
     as_json: AsJson = False,
     reports_dir: ReportsDir = None,
 ) -> None:
-    """Compare two runs: what they were, their scores, and where their decisions differ."""
-    from backtester.cli.render_scores import comparison_document, show_comparison
-    from backtester.runs.folder import find_run
+    """Compare two runs, or two scores: what they differ in, and what of them can be paired."""
+    from backtester.cli.render_compare import comparison_document, show_comparison
 
     reports = reports_folder(reports_dir)
-    manifests = [find_run(reports, name).read_manifest() for name in (first, second)]
-    if manifests[0].run_id == manifests[1].run_id:
-        raise UsageError(f"{first!r} and {second!r} are the same run: name two")
     database: Path = reports / "results.duckdb"
-    document = comparison_document(database, manifests[0], manifests[1])
+    one, other = (_side(reports, database, words) for words in (first, second))
+    if (one[0].run_id, one[1]) == (other[0].run_id, other[1]):
+        raise UsageError(
+            f"{first!r} and {second!r} are the same score of the same run: name two, such as "
+            f"{first.partition(':')[0]} and {first.partition(':')[0]}:SCORE"
+        )
+    document = comparison_document(database, (one[0], other[0]), (one[1], other[1]))
     if as_json:
         typer.echo(json.dumps(document, indent=2, sort_keys=True, default=str))
         return
     show_comparison(document)
+
+
+def _side(reports: Path, database: Path, words: str) -> tuple[RunManifest, str]:
+    """Return the run and the score that a side of a comparison names."""
+    from backtester.runs.folder import find_run
+    from backtester.score.definition import DEFAULT_SCORE
+    from backtester.store.scores import score_named
+
+    name, _, score_words = words.partition(":")
+    manifest = find_run(reports, name).read_manifest()
+    if not score_words:
+        return manifest, DEFAULT_SCORE
+    return manifest, score_named(database, manifest.run_id, score_words)

@@ -21,7 +21,7 @@ OF_THE_QUESTION: Final = frozenset({"tickers", "start", "end", "grid"})
 
 OF_MANY: Final = frozenset(
     {
-        *("trials", "trials_share_memory", "warmup", "workers", "backend"),
+        *("trials", "trials_share_memory", "warmup", "workers", "backend", "dask_scheduler"),
         *("on_failure", "name", "save_states"),
         *SHOWN_BOOK,
     }

@@ -11,17 +11,19 @@ its chain has is absent with the reason; bars that cannot be had end the freeze.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from backtester.errors import UsageError
+from backtester.errors import BacktesterError, DataError, UsageError
 from backtester.freeze.parts import Parts
 from backtester.freeze.plan import JOIN, SUBJECTS, WITH_BARS, FreezePlan
 from backtester.schema import CORE_TABLES
 from backtester.vendors.base import (
+    BadFile,
     BadResponse,
     Capture,
     NoData,
@@ -33,11 +35,20 @@ from backtester.vendors.base import (
     VendorSettings,
     Wanted,
 )
+from backtester.vendors.own_code import contained
 from backtester.vendors.registry import vendor_row
 
 # Cheap to read again, and a file may have been mended since.
 NOT_KEPT: Final = frozenset({"files"})
 _NEXT: Final = (NoData, NotConfigured, BadResponse)
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "rows": (Mapping,),
+    "source": (str,),
+    "licence": (str,),
+    "dropped_undated": (int,),
+    "notes": (tuple, list),
+    "options": (Mapping,),
+}
 # What the code of a vendor stumbles with over an answer that nobody foresaw.
 _STUMBLES: Final = (
     ArithmeticError,
@@ -188,7 +199,8 @@ class Asking:
         """Return what the first link of the chain has: one answer, or one of each joined vendor."""
         reasons: list[str] = []
         unset = False
-        for link in self._plan.links(request.table):
+        links = self._plan.links(request.table)
+        for link in links:
             found = {}
             for name in link:
                 try:
@@ -207,19 +219,8 @@ class Asking:
                     Taken(request=request, vendor=name, capture=capture, reason=reason)
                     for (name, capture), reason in zip(found.items(), said, strict=True)
                 )
-        reason = "; ".join(reasons)
-        if unset:
-            # Its absence would be stored, and the same command would find it frozen already.
-            raise NotConfigured(
-                f"{request.table} of {request.subject} cannot be had ({reason}); what was answered "
-                "is kept: set it and run the same command, or leave the table out"
-            )
-        if request.table in CORE_TABLES and request.table not in WITH_BARS:
-            raise VendorError(
-                f"{request.table} of {request.subject} cannot be had ({reason}): correct the "
-                "symbol or the chain, or leave it out"
-            )
-        return (Taken(request=request, vendor="", capture=None, reason=reason),)
+        _refuse_to_go_without(request, links, "; ".join(reasons), unset=unset)
+        return (Taken(request=request, vendor="", capture=None, reason="; ".join(reasons)),)
 
     def _ask(self, name: str, request: Request) -> Capture:
         wanted = self._wanted(name, request)
@@ -231,7 +232,8 @@ class Asking:
         vendor = self._vendor(name)
         self.asked += 1
         try:
-            capture = _as_asked(name, wanted, _captured(vendor, wanted))
+            with contained(name):
+                capture = _as_asked(name, wanted, _captured(vendor, wanted))
         except NoData as error:
             if name not in NOT_KEPT:
                 self._parts.keep_none(name, wanted, str(error))
@@ -259,23 +261,46 @@ class Asking:
             settings = self._desk.settings_of(row)
             if row.key_required and not settings.api_key:
                 raise NotConfigured(f"it needs a key: set {row.key_variable}")
-            self._vendors[name] = row.build(settings)
+            with contained(name):
+                self._vendors[name] = row.build(settings)
         return self._vendors[name]
 
 
 def _refuse_own_mistake(name: str, request: Request, error: VendorError) -> None:
     # A file that is not as it was declared is no vendor's bad day: nobody mends it but the user.
     if name in NOT_KEPT and isinstance(error, BadResponse):
-        raise BadResponse(
+        raise BadFile(
             f"{request.table} of {request.subject} cannot be read from a file: {error}"
         ) from error
 
 
-def _stopped(name: str, request: Request, error: VendorError) -> str:
-    return (
-        f"{name}, {request.table} of {request.subject}: {error}; what was answered is kept, the "
-        "same command goes on from here"
+def _refuse_to_go_without(
+    request: Request, links: Sequence[Sequence[str]], reason: str, *, unset: bool
+) -> None:
+    """End the freeze where what no vendor has must not be stored as absent.
+
+    Raises:
+        NotConfigured: A key is not set.
+        DataError: Bars that were looked for in files alone; `VendorError`, elsewhere too.
+    """
+    if unset:
+        # Its absence would be stored, and the same command would find it frozen already.
+        raise NotConfigured(
+            f"{request.table} of {request.subject} cannot be had ({reason}): set it and run the "
+            "same command, or leave the table out"
+        )
+    if request.table not in CORE_TABLES or request.table in WITH_BARS:
+        return
+    of_files = all(name in NOT_KEPT for link in links for name in link)
+    lacking: type[BacktesterError] = DataError if of_files else VendorError
+    raise lacking(
+        f"{request.table} of {request.subject} cannot be had ({reason}): correct the symbol or "
+        "the chain, or leave it out"
     )
+
+
+def _stopped(name: str, request: Request, error: VendorError) -> str:
+    return f"{name}, {request.table} of {request.subject}: {error}"
 
 
 def _captured(vendor: Vendor, wanted: Wanted) -> Capture:
@@ -293,6 +318,31 @@ def _captured(vendor: Vendor, wanted: Wanted) -> Capture:
         ) from error
 
 
+def _require_types(name: str, capture: object) -> None:
+    """Hold an answer to the types of its fields, which nobody checks in code of one's own.
+
+    Raises:
+        UsageError: One is of another type.
+    """
+    if not isinstance(capture, Capture):
+        raise UsageError(f"vendor {name} answered a {type(capture).__name__}, not a Capture")
+    given: Mapping[str, Any] = vars(capture)
+    for field, kinds in _TYPES.items():
+        if not isinstance(given[field], kinds):
+            raise UsageError(
+                f"vendor {name} answered {field} as a {type(given[field]).__name__}: see Capture"
+            )
+    for table, found in given["rows"].items():
+        if not isinstance(found, pa.Table):
+            raise UsageError(
+                f"vendor {name} answered {table} as a {type(found).__name__}, not an Arrow table"
+            )
+    texts = {"notes": given["notes"], "options": itertools.chain(*given["options"].items())}
+    for field, words in texts.items():
+        if not all(isinstance(word, str) for word in words):
+            raise UsageError(f"vendor {name} answered {field} that are no texts: see Capture")
+
+
 def _as_asked(name: str, wanted: Wanted, capture: Capture) -> Capture:
     """Hold an answer to what was asked for.
 
@@ -300,13 +350,7 @@ def _as_asked(name: str, wanted: Wanted, capture: Capture) -> Capture:
         BadResponse: It holds rows of another instrument.
         NoData: It holds no row of the table.
     """
-    if not isinstance(capture, Capture):
-        raise UsageError(f"vendor {name} answered a {type(capture).__name__}, not a Capture")
-    for table, found in capture.rows.items():
-        if not isinstance(found, pa.Table):
-            raise UsageError(
-                f"vendor {name} answered {table} as a {type(found).__name__}, not an Arrow table"
-            )
+    _require_types(name, capture)
     along = {wanted.table, *(WITH_BARS if wanted.table == "bars" else ())}
     rows = {table: found for table, found in capture.rows.items() if table in along}
     for table, found in rows.items():

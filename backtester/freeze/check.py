@@ -10,6 +10,7 @@ from backtester.errors import UsageError
 from backtester.freeze.plan import SUBJECTS, FreezePlan
 from backtester.vendors.base import NoData, NotConfigured, VendorRow, VendorSettings, Wanted
 from backtester.vendors.contract import RULES, Breach, Case, breaches
+from backtester.vendors.own_code import contained
 from backtester.vendors.registry import vendor_row
 
 __all__ = ["RULES", "Breach", "Checked", "check_vendor", "tables_of"]
@@ -92,7 +93,8 @@ def _checked(
         )
         secrets = (settings.api_key,) if settings.api_key else ()
         try:
-            broken = breaches(lambda: row.build(settings), Case(wanted=wanted, secrets=secrets))
+            with contained(row.name):
+                broken = breaches(lambda: row.build(settings), Case(wanted=wanted, secrets=secrets))
         except NoData as error:
             yield Checked(table=table, subject=subject, reason=str(error))
         else:

@@ -17,10 +17,10 @@ from backtester.errors import UsageError
 from backtester.freeze.ask import Asking, Desk, Step
 from backtester.freeze.extend import extend, require_extendable
 from backtester.freeze.merge import merge
-from backtester.freeze.parts import Parts, open_parts
+from backtester.freeze.parts import Parts, open_parts, parts_folder
 from backtester.freeze.plan import FreezePlan, load_plan, require_over
 from backtester.snapshots.diff import TableDiff
-from backtester.snapshots.manifest import MANIFEST_NAME, Manifest, load_manifest
+from backtester.snapshots.manifest import MANIFEST_NAME, load_manifest
 from backtester.snapshots.snapshot import Snapshot, open_folder, open_snapshot, write_snapshot
 from backtester.vendors.base import Pace, Vendor, VendorRow, VendorSettings
 
@@ -115,13 +115,14 @@ def freeze(plan: FreezePlan, data_dir: Path, *, captured_at: datetime, way: Way)
     base = None if plan.extends is None else open_snapshot(plan.extends, data_dir)
     if base is not None:
         require_extendable(plan, base)
+    if not way.replace and not parts_folder(folder).exists() and _is_frozen(folder, plan):
+        # Nothing is to be written, so the folder need not be one that can be.
+        return Frozen(snapshot=open_folder(folder), asked=0, kept=0, already=True)
     with open_parts(folder, captured_at) as parts:
-        there = _manifest_at(folder)
-        if there is not None and not way.replace:
-            if _frozen_by(there, plan):
+        if not way.replace and (folder / MANIFEST_NAME).is_file():
+            if _is_frozen(folder, plan):
                 parts.drop()
                 return Frozen(snapshot=open_folder(folder), asked=0, kept=0, already=True)
-            parts.drop_if_empty()
             raise UsageError(
                 f"snapshot {plan.name} is there and was frozen from something else: choose another "
                 "name, or write --replace"
@@ -162,11 +163,7 @@ def _stored(
 def _begin(plan: FreezePlan, parts: Parts, captured_at: datetime, *, restart: bool) -> None:
     if restart:
         parts.begin_anew(captured_at)
-    try:
-        require_over(plan, captured_at)
-    except UsageError:
-        parts.drop_if_empty()
-        raise
+    require_over(plan, captured_at)
     try:
         require_over(plan, parts.captured_at)
     except UsageError:
@@ -174,9 +171,13 @@ def _begin(plan: FreezePlan, parts: Parts, captured_at: datetime, *, restart: bo
         parts.begin_anew(captured_at)
 
 
-def _manifest_at(folder: Path) -> Manifest | None:
-    return load_manifest(folder) if (folder / MANIFEST_NAME).is_file() else None
+def _is_frozen(folder: Path, plan: FreezePlan) -> bool:
+    """Say whether a snapshot is there that was frozen by this plan.
 
-
-def _frozen_by(manifest: Manifest, plan: FreezePlan) -> bool:
-    return any(source.options.get("freeze") == plan.fingerprint for source in manifest.sources)
+    Raises:
+        DataError: One is there whose manifest is damaged.
+    """
+    if not (folder / MANIFEST_NAME).is_file():
+        return False
+    sources = load_manifest(folder).sources
+    return any(source.options.get("freeze") == plan.fingerprint for source in sources)

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backtester.errors import RunLocked, UsageError
+from backtester.errors import BacktesterError, RunLocked, UsageError
+from backtester.named_files import SETTINGS_BYTES, TABLE_BYTES, read_named
 from backtester.parquet import read_parquet
 from backtester.snapshots.manifest import write_whole
 from backtester.vendors.base import Capture, Wanted
@@ -74,7 +75,7 @@ class Parts:
         """Return what a vendor answered to a request, or None where it was not asked or is torn."""
         key = _key(vendor, wanted)
         try:
-            header = _Header.model_validate_json((self._folder / f"{key}.json").read_bytes())
+            header = _Header.model_validate_json(_read(self._folder / f"{key}.json"))
             tables = {
                 name: self._rows(self._folder / f"{key}-{name}.parquet", digest)
                 for name, digest in header.files.items()
@@ -135,13 +136,19 @@ class Parts:
         """Remove the folder; the snapshot is there."""
         shutil.rmtree(self._folder)
 
-    def drop_if_empty(self) -> None:
-        """Remove the folder where it keeps no answer."""
-        if self.count() == 0:
-            self.drop()
+    def words(self) -> str:
+        """Say what is kept and where, for the end of an error; empty where nothing is."""
+        count = self.count()
+        if not count:
+            return ""
+        answers = "1 answer is" if count == 1 else f"{count} answers are"
+        return (
+            f"; {answers} kept in {self._folder}, from which the same command goes on "
+            "(--restart drops them)"
+        )
 
     def _rows(self, path: Path, digest: str) -> pa.Table:
-        data = path.read_bytes()
+        data = read_named(path, most=TABLE_BYTES)
         if hashlib.sha256(data).hexdigest() != digest:
             raise _Torn(path)
         return read_parquet(data)
@@ -160,6 +167,9 @@ def parts_folder(folder: Path) -> Path:
 def open_parts(folder: Path, captured_at: datetime) -> Iterator[Parts]:
     """Open the answers kept for a snapshot, alone.
 
+    An error of ours that is raised while they are open tells of the answers that are kept; where
+    there is none, the folder goes.
+
     Args:
         folder: Folder of the snapshot to be.
         captured_at: Now; a freeze that goes on keeps the instant at which it was begun.
@@ -175,13 +185,22 @@ def open_parts(folder: Path, captured_at: datetime) -> Iterator[Parts]:
         raise UsageError(
             f"{parts} cannot be written ({error.strerror}): choose another data folder"
         ) from error
+    kept = Parts(parts, captured_at)
     try:
         (parts / _HOLDER).write_text(str(os.getpid()), encoding="utf-8")
         begun = _begun(parts)
         if begun is None:
             _write_state(parts, captured_at)
-        yield Parts(parts, begun or captured_at)
+        else:
+            kept.captured_at = begun
+        yield kept
+    except BacktesterError as error:
+        error.args = (f"{error}{kept.words()}",)
+        raise
     finally:
+        if kept.count() == 0:
+            # Nothing that a next try could use; where it cannot go, what went wrong stays first.
+            shutil.rmtree(parts, ignore_errors=True)
         os.close(descriptor)
 
 
@@ -206,14 +225,18 @@ def _locked(parts: Path) -> int:
 
 def _holder(parts: Path) -> str:
     try:
-        return f" ({(parts / _HOLDER).read_text(encoding='utf-8')})"
+        return f" ({_read(parts / _HOLDER).decode(errors='replace')[:20]})"
     except OSError:
         return ""
 
 
+def _read(path: Path) -> bytes:
+    return read_named(path, most=SETTINGS_BYTES)
+
+
 def _begun(parts: Path) -> datetime | None:
     try:
-        state = json.loads((parts / _STATE).read_bytes())
+        state = json.loads(_read(parts / _STATE))
         begun = datetime.fromisoformat(state["captured_at"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, fi
 
 from backtester import spellings
 from backtester.calendar import calendar_by_code, calendar_of
-from backtester.errors import UsageError
+from backtester.errors import DataError, UsageError
 from backtester.freeze.chains import chains_of
 from backtester.markets import calendar_code
 from backtester.schema import TABLES
@@ -284,6 +284,7 @@ def _built(values: Mapping[str, Any], path: Path | None) -> FreezePlan:
     if plan.end < plan.start:
         raise UsageError(f"{where}end {plan.end} is before start {plan.start}: swap them")
     _require_known(plan, where)
+    _require_askable(plan, where)
     return plan
 
 
@@ -311,6 +312,25 @@ def _require_known(plan: FreezePlan, where: str) -> None:
         for instrument in getattr(plan, name):
             if instrument not in plan.instruments:
                 raise UsageError(f"{where}{name}: {instrument} is not among the symbols")
+
+
+def _require_askable(plan: FreezePlan, where: str) -> None:
+    """Refuse a range that no calendar knows, and options of a vendor that there is not."""
+    from backtester.vendors.registry import VENDORS
+
+    asked = {name for table in plan.tables for link in plan.links(table) for name in link}
+    for vendor in plan.options:
+        if vendor not in VENDORS and vendor not in asked:
+            raise UsageError(
+                f"{where}options name the vendor {spellings.shown(vendor)}, which is not asked: "
+                f"write one of {', '.join(sorted(asked))}"
+            )
+    try:
+        plan.declared_start  # noqa: B018 - it is worked out here
+        for code in sorted(set(map(calendar_code, plan.instruments))):
+            calendar_by_code(code).sessions(plan.end, plan.end)
+    except DataError as error:
+        raise UsageError(f"{where}{error}: choose another range") from error
 
 
 def require_over(plan: FreezePlan, captured_at: datetime) -> None:
@@ -342,7 +362,7 @@ def _of_kinds(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ..
     from backtester.vendors.registry import vendor_row
 
     chains = {
-        word: {name: _texts(_listed(chain)) for name, chain in given.items()}
+        word: {name: _words(f"{word}.{name}", chain) for name, chain in given.items()}
         for word, given in kinds.items()
     }
     vendors = {
@@ -352,6 +372,13 @@ def _of_kinds(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ..
         for vendor in chain
     }
     return chains_of(chains["data_vendors"], chains["tool_vendors"], vendors)
+
+
+def _words(where: str, chain: object) -> tuple[str, ...]:
+    words = _listed(chain)
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise UsageError(f"{where}: {spellings.shown(chain)} is no list of vendors")
+    return tuple(words)
 
 
 def _chains(texts: object, values: Mapping[str, Any]) -> dict[str, object]:

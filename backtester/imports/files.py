@@ -26,6 +26,7 @@ from typing import Any, Final, NoReturn
 from backtester import spellings
 from backtester.errors import DataError, UsageError
 from backtester.foreign_json import plain_object
+from backtester.named_files import read_named
 from backtester.parquet import read_parquet
 from tradingagents_core.ratings import read_rating, tier_of
 
@@ -104,7 +105,7 @@ def read_decisions(path: Path) -> Contents:
 
     Raises:
         DataError: It is not there, cannot be read, or holds nothing that could be a decision.
-        UsageError: No known form, or a table without the columns.
+        UsageError: Its name is that of no known form.
     """
     if path.is_dir():
         return _state_logs(path)
@@ -125,15 +126,20 @@ def read_decisions(path: Path) -> Contents:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"{path} is larger than {MOST_BYTES >> 20} MB: split it")
-        return path.read_bytes().decode("utf-8-sig")
+        return _data(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no UTF-8 text at byte {error.start}: save it so") from error
+
+
+def _data(path: Path) -> bytes:
+    try:
+        return read_named(path, most=MOST_BYTES)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {spellings.shown(str(path))}") from error
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): allow it") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no UTF-8 text at byte {error.start}: save it so") from error
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}): name a file of decisions that may be read"
+        ) from error
 
 
 # -------------------------------------------------------------------------------------- tables
@@ -171,9 +177,7 @@ def _parquet_rows(path: Path) -> Iterator[_Line]:
     import pyarrow as pa
 
     try:
-        found = read_parquet(path.read_bytes())
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {spellings.shown(str(path))}") from error
+        found = read_parquet(_data(path))
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} is no whole Parquet file ({error})") from error
     for at, cells in enumerate(found.to_pylist()):
@@ -209,11 +213,11 @@ def _columns(cells: Mapping[str, Any], path: Path) -> Mapping[str, str]:
     for ours, words in _NAMES.items():
         there = [by_word[word] for word in words if word in by_word]
         if len(there) > 1:
-            raise UsageError(f"{path}: both {there[0]!r} and {there[1]!r} could be the {ours}")
+            raise DataError(f"{path}: both {there[0]!r} and {there[1]!r} could be the {ours}")
         if there:
             found[ours] = there[0]
         elif ours in _NEEDED:
-            raise UsageError(
+            raise DataError(
                 f"{path} has no column {ours}: it needs {', '.join(_NEEDED)}, and has "
                 f"{spellings.shown(', '.join(map(str, cells)))}"
             )

@@ -58,6 +58,13 @@ _PARTS_A_WORKER: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Walked:
+    way: Way
+    tally: Tally
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Step:
     """One instant at which the world is changed: a cutoff, or the settling of a last lesson."""
 
@@ -105,15 +112,15 @@ def leakcheck(
     with network_blocked():
         audit = _Audit(load_recording(folder, data_dir), parts)
         audit.require_recordings()
-        progress.began(audit.recording.manifest.run_id, len(audit.steps) * len(WAYS))
-        done: Iterator[tuple[Tally, int]]
+        progress.began(audit.recording.manifest.run_id, len(audit.steps), way_names())
+        done: Iterator[_Walked]
         if workers == 1:
             done = (found for way in WAYS for found in audit.redone(way, 0, len(audit.steps)))
         else:
             done = _in_workers(folder, data_dir, parts, workers, len(audit.steps))
-        for found, steps in done:
-            tally.add(found)
-            progress.advanced(steps, len(tally.findings))
+        for found in done:
+            tally.add(found.tally)
+            progress.advanced(found.steps, found.way.name, len(tally.findings))
     return _report(audit, tally)
 
 
@@ -147,15 +154,15 @@ _KEPT: dict[str, _Audit] = {}
 
 def _in_workers(
     folder: RunFolder, data_dir: Path, parts: Parts, workers: int, steps: int
-) -> Iterator[tuple[Tally, int]]:
+) -> Iterator[_Walked]:
     """Walk parts of the cutoffs in processes; what comes back is in order."""
     size = max(1, -(-steps // (workers * _PARTS_A_WORKER)))
     cuts = [(first, min(first + size, steps)) for first in range(0, steps, size)]
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
     asked = [(way, first, stop) for way in WAYS for first, stop in cuts]
     found = pool(delayed(_walk_remotely)(folder.path, data_dir, parts, *part) for part in asked)
-    for (_, first, stop), tally in zip(asked, found, strict=True):
-        yield tally, stop - first
+    for (way, first, stop), tally in zip(asked, found, strict=True):
+        yield _Walked(way=way, tally=tally, steps=stop - first)
 
 
 def _walk_remotely(
@@ -168,8 +175,8 @@ def _walk_remotely(
         if words not in _KEPT:
             _KEPT.clear()
             _KEPT[words] = _Audit(load_recording(RunFolder(folder), data_dir), parts)
-        for found, _ in _KEPT[words].redone(way, first, stop):
-            tally.add(found)
+        for found in _KEPT[words].redone(way, first, stop):
+            tally.add(found.tally)
     return tally
 
 
@@ -220,14 +227,14 @@ class _Audit:
                 "the run again"
             )
 
-    def redone(self, way: Way, first: int, stop: int) -> Iterator[tuple[Tally, int]]:
+    def redone(self, way: Way, first: int, stop: int) -> Iterator[_Walked]:
         """Do some steps again in one changed world, and yield what each of them showed."""
         walk = _Walk(self, way)
         previous = self.steps[first - 1].cutoff if first else None
         for step in self.steps[first:stop]:
             with _clock_of(way):
                 tally = walk.take(step, previous)
-            yield tally, 1
+            yield _Walked(way=way, tally=tally, steps=1)
             previous = step.cutoff
 
     def day(self, world: Snapshot) -> Walk:

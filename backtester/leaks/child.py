@@ -129,6 +129,7 @@ def text_of(value: object) -> str:
 
     Raises:
         TypeError: It holds something that is neither text, number, date, list nor mapping.
+        ValueError: It holds itself; `RecursionError`, it is nested too deep.
     """
     return value if isinstance(value, str) else json.dumps(value, default=_plain, indent=1)
 
@@ -159,8 +160,15 @@ def find(target: str) -> Any:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
+    except NetworkBlocked:
+        raise
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"pipeline {target}: {error}: write package.module:callable") from error
+    # Somebody's module, which may raise anything.
+    except Exception as error:
+        raise UsageError(
+            f"pipeline {target} cannot be imported ({type(error).__name__}: {error}): mend it"
+        ) from error
     if not callable(found):
         raise UsageError(
             f"pipeline {target} cannot be called: name a function of view, ticker, day"
@@ -227,7 +235,7 @@ def _answered(pipeline: Any, view: AsOfView, asked: Asked) -> Answer:
         return Answer(key=key, text=f"raised {type(error).__name__}: {error}", raised=True)
     try:
         return Answer(key=key, text=text_of(value))
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         return Answer(key=key, trouble=("return", str(error)))
 
 

@@ -39,6 +39,7 @@ from typing import Any, Final, Literal
 
 from backtester.errors import DataError, UsageError
 from backtester.leaks.child import IMPORT, READY, Answer, Asked, Job
+from backtester.leaks.clock import STAY
 from backtester.leaks.poison import MOVED, WAYS, Futures, Planted, Way, canaries_in
 from backtester.leaks.report import (
     CLOCK,
@@ -71,8 +72,8 @@ ELSEWHERE: Final = (
     "data elsewhere: files, databases and variables that hold the future and come from no snapshot"
 )
 CHILDREN: Final = (
-    "programs that it starts: the network is not shut to them, and a clock that a C library reads "
-    "(numpy.datetime64('now')) is not moved"
+    "programs that it starts: the network is not shut to them; and clocks that a C library reads "
+    f"by itself, which are not moved: {STAY}"
 )
 NO_KERNEL: Final = "files opened by C libraries: only on Linux can they be seen"
 MODEL: Final = "the model: its answers are not part of this, and neither is its training data"
@@ -136,7 +137,8 @@ def check_pipeline(
     progress = progress or NoSteps()
     target = target_of(question.pipeline)
     calls = _calls(question)
-    progress.began(f"{target} on {question.snapshot.name}", len(_WORLDS))
+    names = tuple(world.name for world in _WORLDS)
+    progress.began(f"{target} on {question.snapshot.name}", len(calls), names)
     found: dict[str, Sequence[Answer]] = {}
     with tempfile.TemporaryDirectory(prefix="leakcheck-") as name:
         place = Path(name)
@@ -145,7 +147,7 @@ def check_pipeline(
             jobs = [_job(question, target, calls, one, place) for one in wave]
             for one, answered in zip(wave, _done(jobs), strict=True):
                 found[one.name] = answered
-            progress.advanced(len(wave), 0)
+                progress.advanced(len(calls), one.name, None)
     return report_of(question, target, found)
 
 

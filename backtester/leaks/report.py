@@ -111,20 +111,23 @@ class LeakReport:
 class Steps(Protocol):
     """Take news of an audit; must not influence it."""
 
-    def began(self, subject: str, steps: int) -> None:
-        """Take the number of steps."""
+    def began(self, subject: str, steps: int, worlds: Sequence[str]) -> None:
+        """Take the number of steps in each world, and the worlds' names in their order."""
 
-    def advanced(self, steps: int, findings: int) -> None:
-        """Take note of steps that are done, and of the findings so far."""
+    def advanced(self, steps: int, world: str, findings: int | None) -> None:
+        """Take note of steps that are done in one world.
+
+        Findings are those so far, or None where nothing is compared before all worlds are done.
+        """
 
 
 class NoSteps:
     """Say nothing; the `Steps` of library calls."""
 
-    def began(self, subject: str, steps: int) -> None:
+    def began(self, subject: str, steps: int, worlds: Sequence[str]) -> None:
         """Ignore the beginning."""
 
-    def advanced(self, steps: int, findings: int) -> None:
+    def advanced(self, steps: int, world: str, findings: int | None) -> None:
         """Ignore steps."""
 
 

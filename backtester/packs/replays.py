@@ -8,6 +8,7 @@ first, and then replayed as any other.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from backtester.backtest import Publisher, read_whole
+from backtester.backtest import Publisher, keep_own_score, read_whole
 from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
 from backtester.loading import recorded_config
@@ -24,6 +25,8 @@ from backtester.packs.packs import lay_down
 from backtester.runs.folder import RunFolder, RunManifest
 from backtester.runs.journal import Journal, Ledger
 from backtester.runs.root import part_roots, results_root
+from backtester.score.definition import DEFAULT_SCORE
+from backtester.score.files import SCORES_FOLDER, read_score, score_ids
 from backtester.snapshots.snapshot import Snapshot, find_snapshot_by_id, open_snapshot
 from backtester.walk.cell import BenchSpec, Parts, Workbench, build_pipeline
 from backtester.walk.crew import Crew
@@ -66,6 +69,7 @@ class Recording:
     """Hold a finished run, read back for a replay or an audit.
 
     Attributes:
+        folder: Its folder.
         manifest: Its manifest.
         ledger: Its journal.
         config: Its configuration, in replay mode.
@@ -73,6 +77,7 @@ class Recording:
         plan: The same plan, laid out again.
     """
 
+    folder: RunFolder
     manifest: RunManifest
     ledger: Ledger
     config: RunConfig
@@ -125,7 +130,14 @@ def load_recording(
         )
     plan = lay_out(config, snapshot, fingerprint=fingerprint)
     _require_cells(manifest, ledger, least=plan.cells)
-    return Recording(manifest=manifest, ledger=ledger, config=config, snapshot=snapshot, plan=plan)
+    return Recording(
+        folder=folder,
+        manifest=manifest,
+        ledger=ledger,
+        config=config,
+        snapshot=snapshot,
+        plan=plan,
+    )
 
 
 def _require_cells(manifest: RunManifest, ledger: Ledger, *, least: int) -> None:
@@ -225,8 +237,25 @@ def _replayed(
         if keep is not None:
             manifest = recording.manifest.model_copy(update={"results_root": root})
             target.write_manifest(manifest)
+            _take_own_score(recording, target, root)
+            keep_own_score(recording.plan, target, journal.ledger, manifest)
             Publisher(place, target, journal.ledger).now(manifest)
         return _compare(recording, journal.ledger, root=root, keep=keep)
+
+
+def _take_own_score(recording: Recording, target: RunFolder, root: str) -> None:
+    """Take over the run's own score where the replay made the very decisions that it is of.
+
+    What a score says of other trials depends on its workspace, and a replay is no trial.
+    """
+    if root != recording.manifest.results_root or DEFAULT_SCORE not in score_ids(
+        recording.folder.path
+    ):
+        return
+    # Every hash is looked at first: damage is not handed on.
+    read_score(recording.folder.path, DEFAULT_SCORE)
+    name = Path(SCORES_FOLDER) / DEFAULT_SCORE
+    shutil.copytree(recording.folder.path / name, target.path / name)
 
 
 def _walk(

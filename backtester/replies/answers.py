@@ -80,12 +80,13 @@ def reply_of(document: Mapping[str, Any]) -> Reply:
     Raises:
         KeyError: Where a field is missing; TypeError where one has another form.
     """
+    calls = [
+        ToolCall(id=call["id"], name=call["name"], args=call["args"])
+        for call in document["tool_calls"]
+    ]
     return Reply(
         text=document["text"],
-        tool_calls=tuple(
-            ToolCall(id=call["id"], name=call["name"], args=call["args"])
-            for call in document["tool_calls"]
-        ),
+        tool_calls=tuple(calls),
         finish_reason=document["finish_reason"],
         usage=Usage(**document["usage"]),
         model=document["model"],

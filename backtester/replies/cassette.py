@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from backtester.errors import DataError, UsageError
 from backtester.foreign_json import canonical_object, canonical_text
+from backtester.named_files import open_named
 from backtester.replies.answers import CacheRecord, record_of, record_text
 from tradingagents_core.llm.keys import canonical_json
 
@@ -263,7 +264,9 @@ def items(path: Path, *, limits: Limits = LIMITS) -> Iterator[Item]:
         digest.update(b"\n")
         yield order.checked(_item(path, number, document), number)
     if not order.ended:
-        raise DataError(f"cassette {path} is {'cut short' if number else 'empty'}: fetch it again")
+        # A cut in its first block leaves no line at all, and is a cut all the same.
+        said = "cut short" if number or path.stat().st_size else "empty"
+        raise DataError(f"cassette {path} is {said}: fetch it again")
 
 
 @dataclass
@@ -296,7 +299,7 @@ def _raw_lines(path: Path, limits: Limits) -> Iterator[bytes]:
     if not path.is_file():
         raise DataError(f"no cassette at {path}: check the path")
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > limits.compressed:
                 raise DataError(f"cassette {path} has {size} bytes, over {limits.compressed}")

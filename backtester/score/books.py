@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from backtester.baselines import BASELINES, PLACEBO, PRESETS, Histories, baseline
-from backtester.book.records import BookRule, EquityRecord, OrderRecord, PositionRecord
-from backtester.book.simulation import Bench, BookResult, Signal
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backtester.baselines import (
+    BASELINES,
+    PLACEBO,
+    PRESETS,
+    BaselineWeights,
+    Histories,
+    baseline_weights,
+)
+from backtester.book.columns import BookColumns
+from backtester.book.simulation import Bench, Signal
 from backtester.book.walk import fills_first
 from backtester.calendar import Calendar
-from backtester.errors import DataError, UsageError
-from backtester.records import CellRecord
+from backtester.columnar import Rows
+from backtester.errors import BacktesterError, DataError
 from backtester.score.definition import ScoreDefinition
 from backtester.score.figures import LEVEL, interval_row
 from backtester.score.records import RATINGS_BOOK, EquityRow, MetricRow, OrderRow, PositionRow
+from backtester.score.standing import Standing
 from backtester.settlement.benchmark import benchmark_for
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
@@ -31,6 +46,10 @@ from backtester.statistics.metrics import (
     turnover,
     year_fraction,
 )
+from backtester.statistics.precision import METHOD, Precision
+
+Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 _MEASURED_AGAINST: Final = ("buy_and_hold", "equal_weight")
 """Books whose session returns are taken off those of the ratings' book, with an interval."""
@@ -68,14 +87,9 @@ class Stage:
         """Whether orders may fill in the first session already."""
         return fills_first(self.definition.book_rule())
 
-    def play(self, name: str, trial: int, signals: Sequence[Any], rule: BookRule) -> ScoredBook:
-        """Play one book."""
-        result = self.bench.simulate(signals, rule)
-        return ScoredBook(name=name, trial=trial, result=result)
-
 
 def stage_of(
-    definition: ScoreDefinition, cells: Sequence[CellRecord], snapshot: Snapshot
+    definition: ScoreDefinition, cells: Sequence[Standing], snapshot: Snapshot
 ) -> Stage | None:
     """Return where the books of a score are played, or None without a decision."""
     if not cells:
@@ -125,17 +139,24 @@ class ScoredBook:
 
     name: str
     trial: int
-    result: BookResult
+    result: BookColumns
     charged: tuple[float, ...] = ()
 
-    @property
+    @cached_property
+    def worth(self) -> tuple[float, ...]:
+        """Value at each equity row, less the models' bill."""
+        values = self.result.equity.column("equity")
+        if not self.charged:
+            return tuple(values)
+        return tuple(value - cost for value, cost in zip(values, self.charged, strict=True))
+
+    @cached_property
     def curve(self) -> tuple[float, ...]:
         """Value by session, with the start cash in front where the first session may trade."""
-        values = [row.equity - cost for row, cost in self._rows()]
         front = [self.result.start_cash] if self.result.fills_first else []
-        return (*front, *values)
+        return (*front, *self.worth)
 
-    @property
+    @cached_property
     def returns(self) -> tuple[float, ...]:
         """Returns between the steps of the curve; none after the book is worth nothing."""
         curve = self.curve
@@ -150,77 +171,154 @@ class ScoredBook:
             calendar_before: The session before the first one.
         """
         front = [calendar_before] if self.result.fills_first else []
-        return (*front, *(row.session for row in self.result.equity))
+        return (*front, *self.result.equity.column("session"))
 
-    def _rows(self) -> Iterator[tuple[EquityRecord, float]]:
-        charged = self.charged or (0.0,) * len(self.result.equity)
-        return zip(self.result.equity, charged, strict=True)
-
-    def equity_rows(self) -> list[EquityRow]:
+    def equity_rows(self) -> Rows[EquityRow]:
         """Return the rows of table ``equity``."""
-        rows, before = [], None if not self.result.fills_first else self.result.start_cash
-        for record, cost in self._rows():
-            value = record.equity - cost
-            ret = value / before - 1.0 if before is not None and before > 0.0 else None
-            rows.append(self._equity_row(record, cost, ret if record.ret is not None else None))
+        found, table = self.result.equity, self.result.equity.table
+        known: Any = table.column("ret")
+        cost = pa.nulls(len(found), pa.float64())
+        if self.charged:
+            cost = pa.array(self.charged, pa.float64())
+            table = self._less(table, "cash", cost)
+            table = self._less(table, "equity", cost)
+            known = pa.array(self._rets(known.to_pylist()), pa.float64())
+        columns = {
+            **dict(zip(table.column_names, table.columns, strict=True)),
+            "closed_at": table.column("at"),
+            "model_cost": cost,
+            "ret": known,
+        }
+        return self._labelled(EquityRow, columns, len(found))
+
+    def _less(self, table: pa.Table, name: str, cost: pa.Array[Any]) -> pa.Table:
+        at = table.column_names.index(name)
+        return table.set_column(at, name, pc.subtract(table.column(name), cost))
+
+    def _rets(self, known: Sequence[float | None]) -> list[float | None]:
+        """Return the returns of the rows that have one, after the models' bill."""
+        before = self.result.start_cash if self.result.fills_first else None
+        found: list[float | None] = []
+        for value, ret in zip(self.worth, known, strict=True):
+            there = ret is not None and before is not None and before > 0.0
+            found.append(value / before - 1.0 if there and before else None)
             before = value
-        return rows
+        return found
 
-    def _equity_row(self, record: EquityRecord, cost: float, ret: float | None) -> EquityRow:
-        return EquityRow(
-            book=self.name,
-            trial=self.trial,
-            session=record.session,
-            closed_at=record.at,
-            cash=record.cash - cost,
-            positions_value=record.positions_value,
-            equity=record.equity - cost,
-            gross=record.gross,
-            net=record.net,
-            traded=record.traded,
-            commission=record.commission,
-            slippage=record.slippage,
-            dividends=record.dividends,
-            interest=record.interest,
-            borrow=record.borrow,
-            model_cost=cost,
-            ret=ret,
-            stale=record.stale,
-        )
-
-    def order_rows(self) -> list[OrderRow]:
+    def order_rows(self) -> Rows[OrderRow]:
         """Return the rows of table ``orders``."""
-        return [
-            OrderRow(book=self.name, trial=self.trial, seq=at, **_fields(record))
-            for at, record in enumerate(self.result.orders)
-        ]
+        table = self.result.orders.table
+        columns: dict[str, Any] = dict(zip(table.column_names, table.columns, strict=True))
+        columns["seq"] = pa.array(np.arange(table.num_rows, dtype=np.int64))
+        return self._labelled(OrderRow, columns, table.num_rows)
 
-    def position_rows(self) -> list[PositionRow]:
+    def position_rows(self) -> Rows[PositionRow]:
         """Return the rows of table ``positions``."""
-        return [
-            PositionRow(book=self.name, trial=self.trial, **_fields(record))
-            for record in self.result.positions
-        ]
+        table = self.result.positions.table
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        return self._labelled(PositionRow, columns, table.num_rows)
+
+    def _labelled(self, kind: type[T], columns: Mapping[str, Any], rows: int) -> Rows[T]:
+        own = {
+            "book": pa.repeat(pa.scalar(self.name, pa.string()), rows),
+            "trial": pa.repeat(pa.scalar(self.trial, pa.int64()), rows),
+        }
+        return Rows.from_columns(kind, {**columns, **own})
 
 
-def _fields(record: OrderRecord | PositionRecord) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+@dataclass(frozen=True, kw_only=True)
+class PlayedBooks:
+    """Hold all books of a score.
+
+    Attributes:
+        own: Of the run's ratings, one for each lane.
+        baselines: With the score's fills and costs.
+        random: Equity of the random ones, sessions x draws.
+    """
+
+    own: tuple[ScoredBook, ...]
+    baselines: tuple[ScoredBook, ...]
+    random: Floats
 
 
-def ratings_books(stage: Stage, cells: Sequence[CellRecord]) -> tuple[ScoredBook, ...]:
-    """Play the run's own ratings, one book for each lane.
+def play_books(
+    stage: Stage, cells: Sequence[Standing], random: Mapping[str, Floats]
+) -> PlayedBooks:
+    """Play the run's own ratings, every baseline and random ratings, in one walk.
 
     Args:
         stage: Where.
         cells: Scored cells of any status; one without a rating carries its position.
+        random: Ticker -> weights of random books, decision sessions x draws.
+
+    Raises:
+        DataError: A book holds what meets an action that cannot be believed.
+        BacktesterError: A book does not balance.
     """
     rule = stage.definition.book_rule()
-    return tuple(
-        stage.play(RATINGS_BOOK, trial, signals, rule) for trial, signals in lanes_of(cells).items()
+    lanes = _lane_weights(stage, cells)
+    baselines = _baseline_weights(stage)
+    columns = [*lanes.values(), *(found.weights for found in baselines.values())]
+    weights = {
+        ticker: np.column_stack([*(one[ticker] for one in columns), random[ticker]])
+        for ticker in stage.grids
+    }
+    always = [False] * len(lanes) + [found.rebalance == "always" for found in baselines.values()]
+    always += [False] * next(rows.shape[1] for rows in random.values())
+    played = stage.bench.play(
+        stage.grids,
+        weights,
+        rule,
+        kept=len(columns),
+        with_positions=len(lanes),
+        always=always,
+    )
+    names = [(RATINGS_BOOK, trial) for trial in lanes] + [(name, 0) for name in baselines]
+    books = [
+        ScoredBook(name=name, trial=trial, result=result)
+        for (name, trial), result in zip(names, played.books, strict=True)
+    ]
+    return PlayedBooks(
+        own=tuple(books[: len(lanes)]),
+        baselines=tuple(books[len(lanes) :]),
+        random=played.equity[:, len(columns) :],
     )
 
 
-def lanes_of(cells: Sequence[CellRecord]) -> dict[int, list[Signal]]:
+def flaw_of_own(stage: Stage, cells: Sequence[Standing]) -> BacktesterError | None:
+    """Return why the book of the ratings alone cannot be kept, or None where it can."""
+    try:
+        lanes = _lane_weights(stage, cells)
+        weights = {
+            ticker: np.column_stack([one[ticker] for one in lanes.values()])
+            for ticker in stage.grids
+        }
+        stage.bench.play(stage.grids, weights, stage.definition.book_rule(), kept=len(lanes))
+    except BacktesterError as error:
+        return error
+    return None
+
+
+def _lane_weights(stage: Stage, cells: Sequence[Standing]) -> Mapping[int, Mapping[str, Floats]]:
+    """Return what the ratings of each lane want, by ticker; NaN where they leave the position."""
+    policy = stage.definition.policy
+    places = {
+        ticker: {day: at for at, day in enumerate(days)} for ticker, days in stage.grids.items()
+    }
+    worth: dict[str | None, float] = {}
+    lanes: dict[int, dict[str, Floats]] = {}
+    for trial in sorted({cell.key.trial for cell in cells}):
+        lanes[trial] = {ticker: np.full(len(days), np.nan) for ticker, days in stage.grids.items()}
+    for cell in cells:
+        if cell.rating not in worth:
+            weight = policy.weight_of(cell.rating)
+            worth[cell.rating] = math.nan if weight is None else weight
+        key = cell.key
+        lanes[key.trial][key.ticker][places[key.ticker][key.session]] = worth[cell.rating]
+    return lanes
+
+
+def lanes_of(cells: Sequence[Standing]) -> dict[int, list[Signal]]:
     """Return the ratings of each lane, in the order of their cells."""
     lanes: dict[int, list[Signal]] = {}
     for cell in cells:
@@ -230,53 +328,15 @@ def lanes_of(cells: Sequence[CellRecord]) -> dict[int, list[Signal]]:
     return dict(sorted(lanes.items()))
 
 
-def charged_with(
-    book: ScoredBook, costs: Mapping[date, float], definition: ScoreDefinition
-) -> ScoredBook:
-    """Return a book that has paid the models: each decision session's dollars, at its close.
-
-    Raises:
-        UsageError: The book is not in dollars.
-    """
-    if book.result.currency != "USD":
-        raise UsageError(
-            f"the models' bill is in USD and the book of {definition.run_id} in "
-            f"{book.result.currency}: leave --charge-model-cost out"
-        )
-    paid, charged, waiting = 0.0, [], sorted(costs.items(), reverse=True)
-    for row in book.result.equity:
-        while waiting and waiting[-1][0] <= row.session:
-            paid += waiting.pop()[1]
-        charged.append(paid)
-    return ScoredBook(name=book.name, trial=book.trial, result=book.result, charged=tuple(charged))
-
-
-def baseline_books(stage: Stage) -> tuple[ScoredBook, ...]:
-    """Play every baseline on the sessions of the decisions, with the score's fills and costs."""
+def _baseline_weights(stage: Stage) -> Mapping[str, BaselineWeights]:
+    """Return what every baseline wants at the sessions of the decisions, by name and preset."""
     histories = Histories(stage.snapshot, stage.definition.decision_time)
-    wanted = [
-        (name, preset)
-        for name in BASELINES
-        if name != PLACEBO
-        for preset in (tuple(PRESETS[name]) or ("",))
-    ]
-    return tuple(_baseline_book(stage, name, preset, histories) for name, preset in wanted)
-
-
-def _baseline_book(stage: Stage, name: str, preset: str, histories: Histories) -> ScoredBook:
-    found = baseline(
-        name,
-        preset,
-        snapshot=stage.snapshot,
-        tickers=stage.tickers,
-        sessions=stage.grids,
-        decision_time=stage.definition.decision_time,
-        histories=histories,
-    )
-    rule = stage.definition.book_rule()
-    if found.rebalance is not None:
-        rule = replace(rule, rebalance=found.rebalance)
-    return stage.play(f"{name}:{preset}" if preset else name, 0, found.signals, rule)
+    found = {}
+    for name in BASELINES:
+        for preset in (tuple(PRESETS[name]) or ("",)) if name != PLACEBO else ():
+            label = f"{name}:{preset}" if preset else name
+            found[label] = baseline_weights(name, preset, stage.grids, histories)
+    return found
 
 
 # ------------------------------------------------------------------------------------ figures
@@ -289,6 +349,8 @@ def book_figures(book: ScoredBook, stage: Stage) -> tuple[MetricRow, ...]:
 
 
 def _row(book: ScoredBook, measure: Measure) -> MetricRow:
+    sure = measure.precision or Precision()
+    shown = sure.low is not None
     return MetricRow(
         subject=book.name,
         trial=book.trial,
@@ -296,7 +358,12 @@ def _row(book: ScoredBook, measure: Measure) -> MetricRow:
         value=measure.value,
         unit=measure.unit,
         n=measure.n,
-        reason=measure.reason,
+        low=sure.low,
+        high=sure.high,
+        level=LEVEL if shown else None,
+        p_value=sure.p_value,
+        method=METHOD if shown else None,
+        reason=measure.reason or sure.reason,
     )
 
 
@@ -325,27 +392,25 @@ def _before(stage: Stage) -> date:
 
 
 def _trading(book: ScoredBook, stage: Stage) -> Iterable[Measure]:
-    rows = book.result.equity
-    years = year_fraction(rows[0].session, rows[-1].session) if rows else None
-    yield turnover([row.traded for row in rows], [row.equity for row in rows], years=years)
-    yield from exposure([row.gross for row in rows if row.gross is not None]).values()
-    totals = {
-        "commission": math.fsum(row.commission for row in rows),
-        "slippage": math.fsum(row.slippage for row in rows),
-        "dividends": math.fsum(row.dividends for row in rows),
-        "interest": math.fsum(row.interest for row in rows),
-        "borrow": math.fsum(row.borrow for row in rows),
-        "model_cost": book.charged[-1] if book.charged else 0.0,
-    }
-    for name, value in totals.items():
+    rows, orders = book.result.equity, book.result.orders
+    days = rows.column("session")
+    years = year_fraction(days[0], days[-1]) if days else None
+    yield turnover(rows.column("traded"), rows.column("equity"), years=years)
+    yield from exposure([gross for gross in rows.column("gross") if gross is not None]).values()
+    yield Measure(
+        name="model_cost",
+        value=book.charged[-1] if book.charged else None,
+        unit="USD",
+        n=len(rows),
+        reason=None if book.charged else "not_charged",
+    )
+    for name in ("commission", "slippage", "dividends", "interest", "borrow"):
+        value = math.fsum(rows.column(name))
         yield Measure(name=name, value=value, unit=book.result.currency, n=len(rows))
-    states: dict[str, int] = {"filled": 0, "partial": 0, "rejected": 0, "pending": 0}
-    for order in book.result.orders:
-        states[order.status] += 1
-    for status, count in states.items():
-        yield Measure(
-            name=f"orders_{status}", value=float(count), unit="count", n=len(book.result.orders)
-        )
+    states = Counter(orders.column("status"))
+    for status in ("filled", "partial", "rejected", "pending"):
+        count = float(states[status])
+        yield Measure(name=f"orders_{status}", value=count, unit="count", n=len(orders))
 
 
 def common_benchmark(stage: Stage) -> str | None:
@@ -379,7 +444,9 @@ def _benchmark_levels(stage: Stage, dates: Sequence[date]) -> list[float | None]
         base = base or quote
         earned = market.earned(base, quote)
         on = getattr(earned, "on", None)
-        levels.append(None if on is None else 1.0 + on(market.identity.basis))
+        level = 0.0 if on is None else 1.0 + on(market.identity.basis)
+        # A level beyond a float is none either.
+        levels.append(level if 0.0 < level < math.inf else None)
     return levels
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -13,8 +11,16 @@ from typing import Any, Final
 from backtester.book.costs import Costs
 from backtester.book.policy import Policy, policy_named
 from backtester.book.records import BookRule, Rebalance
-from backtester.config import DecisionTime, EntryRule, RunConfig
+from backtester.config import (
+    OWN_COMMISSION_BPS,
+    OWN_SLIPPAGE_BPS,
+    DecisionTime,
+    EntryRule,
+    RunConfig,
+)
 from backtester.errors import UsageError
+from backtester.score.labels import score_slug
+from backtester.score.trials import canonical_json, hash_of, what_was_tried
 from backtester.settlement.broker import ScoreRule
 from backtester.statistics.folds import walk_forward_folds
 
@@ -23,12 +29,10 @@ HORIZONS: Final = (1, 5, 20)
 """Horizons, in sessions, that every score has beside its own."""
 
 PLACEBO_DRAWS: Final = 200
-DEFAULT_COSTS: Final = Costs(commission_bps=1.0, slippage_bps=5.0)
+DEFAULT_COSTS: Final = Costs(commission_bps=OWN_COMMISSION_BPS, slippage_bps=OWN_SLIPPAGE_BPS)
 """What a run's own score charges: a book without costs is no book that anybody could have had."""
 
-_DIGITS: Final = 12
-# What can be changed without trying anything new: more data, another cut of the same figures.
-_NO_TRIAL: Final = ("snapshot_id", "fold", "placebo_draws", "seed", "score_id")
+_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +111,8 @@ class ScoreDefinition:
         wanted = tuple(sorted({self.horizon, *self.horizons}))
         object.__setattr__(self, "horizons", wanted)
         if not self.score_id:
-            object.__setattr__(self, "score_id", self._made_id())
+            front = f"{self.policy.name.replace('_', '-')}-h{self.horizon}"
+            object.__setattr__(self, "score_id", self._made_id(front))
 
     def rule_for(self, horizon: int, instrument: str | None = None) -> ScoreRule:
         """Return how decisions on an instrument are settled to a horizon.
@@ -169,23 +174,21 @@ class ScoreDefinition:
     @property
     def canonical(self) -> str:
         """The definition as canonical JSON."""
-        return _canonical(self.document())
+        return canonical_json(self.document())
 
     @property
     def trial(self) -> str:
-        """Hash of what was tried: the same for a newer snapshot or other folds."""
-        tried = {name: value for name, value in self.document().items() if name not in _NO_TRIAL}
-        return _hash(tried)
+        """Hash of what its first lane tries, see `trials`."""
+        return what_was_tried(self.document())
 
     @property
     def family(self) -> str:
-        """Hash of universe and window: what trials are counted by."""
+        """Hash of universe and window."""
         window = [self.first.isoformat(), self.last.isoformat()]
-        return _hash({"universe": list(self.universe), "window": window})
+        return hash_of({"universe": list(self.universe), "window": window})
 
-    def _made_id(self) -> str:
-        slug = f"{self.policy.name.replace('_', '-')}-h{self.horizon}"
-        return f"{slug}-{_hash(self.document())[:_DIGITS]}"
+    def _made_id(self, front: str) -> str:
+        return f"{front}-{hash_of(self.document())[:_DIGITS]}"
 
 
 def run_definition(
@@ -219,13 +222,24 @@ def run_definition(
 
 
 def changed(definition: ScoreDefinition, **changes: Any) -> ScoreDefinition:
-    """Return another definition; its name follows from its content."""
-    return replace(definition, **{**changes, "score_id": ""})
+    """Return another definition; its name follows from what differs, and from its content.
 
+    Where nothing differs it is the same one.
 
-def _hash(document: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_canonical(document).encode()).hexdigest()
-
-
-def _canonical(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    Raises:
+        UsageError: A window that lies past the first one, or rules that do not fit.
+    """
+    first, last = changes.get("first", definition.first), changes.get("last", definition.last)
+    if first > definition.last:
+        raise UsageError(
+            f"{first} is after the last day of decisions, {definition.last}: begin before it"
+        )
+    if last < definition.first:
+        raise UsageError(
+            f"{last} is before the first day of decisions, {definition.first}: end the window later"
+        )
+    made = replace(definition, **{**changes, "score_id": ""})
+    if made.document() == definition.document():
+        return definition
+    front = score_slug(made.document(), definition.document())
+    return replace(made, score_id=made._made_id(front))

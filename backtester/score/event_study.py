@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,7 @@ OFFSETS: Final = tuple(range(FIRST_OFFSET, LAST_OFFSET + 1))
 UNREAD: Final = "unread"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(NamedTuple):
     """Hold one decision.
 
     Attributes:

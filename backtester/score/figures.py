@@ -6,16 +6,15 @@ averaged and never chained: there is no total of them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from backtester.records import DIRECTION, RATINGS
+from backtester.score.earnings import UNRATED, Earnings
 from backtester.score.records import MetricRow
 from backtester.statistics.folds import Fold
 from backtester.statistics.inference import Interval, mean_interval, spread_interval
@@ -26,37 +25,8 @@ from backtester.statistics.ranking import monotonicity, rank_ic
 DECISIONS: Final = "decisions"
 UNREAD: Final = "unread"
 LEVEL: Final = 0.95
+Floats = npt.NDArray[np.float64]
 _RANK: Final = {rating: rank for rank, rating in enumerate(RATINGS, start=-2)}
-
-
-class Earned(NamedTuple):
-    """Hold what one scored decision earned to one horizon.
-
-    Attributes:
-        ticker: Instrument id.
-        session: Decision session.
-        trial: Lane.
-        rating: One of the five, or None.
-        position: Of the session, among all sessions of the universe's calendars.
-        raw_total: Return, or None; so the next three.
-        alpha: Return on the benchmark's basis less the benchmark's.
-        geometric: (1 + return) / (1 + benchmark's) - 1.
-    """
-
-    ticker: str
-    session: date
-    trial: int
-    rating: str | None
-    position: int
-    raw_total: float | None
-    alpha: float | None
-    geometric: float | None
-
-    @property
-    def directed(self) -> float | None:
-        """Direction times alpha of a call that takes a side, else None."""
-        side = DIRECTION[self.rating] if self.rating else 0
-        return side * self.alpha if side and self.alpha is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +37,7 @@ class _Part:
     member: str
     horizon: int
     span: int
-    rows: Sequence[Earned]
+    rows: Earnings
 
     def row(self, metric: str, value: float | None, **figures: Any) -> MetricRow:
         return MetricRow(
@@ -82,7 +52,7 @@ class _Part:
 
 
 def decision_figures(
-    rows: Sequence[Earned],
+    rows: Earnings,
     *,
     horizon: int,
     span: int,
@@ -114,46 +84,43 @@ def decision_figures(
     return tuple(found)
 
 
-def _parts(
-    rows: Sequence[Earned], folds: Sequence[Fold]
-) -> Iterator[tuple[str, str, list[Earned]]]:
-    yield "all", "all", list(rows)
-    keys: Mapping[str, Callable[[Earned], str]] = {
-        "ticker": lambda row: row.ticker,
-        "rating": lambda row: row.rating or UNREAD,
-        "month": lambda row: f"{row.session:%Y-%m}",
-    }
-    for scope, key in keys.items():
-        groups: dict[str, list[Earned]] = {}
-        for row in rows:
-            groups.setdefault(key(row), []).append(row)
-        for member in sorted(groups):
-            yield scope, member, groups[member]
+def _parts(rows: Earnings, folds: Sequence[Fold]) -> Iterator[tuple[str, str, Earnings]]:
+    yield "all", "all", rows
+    for place, ticker in enumerate(rows.tickers):
+        yield "ticker", ticker, rows.at(rows.ticker == place)
+    names = {rating: place for place, rating in enumerate(RATINGS)} | {UNREAD: UNRATED}
+    given = set(np.unique(rows.rating).tolist())
+    for rating, place in sorted(names.items()):
+        if place in given:
+            yield "rating", rating, rows.at(rows.rating == place)
+    months = rows.day.astype("datetime64[M]")
+    for month in np.unique(months):
+        yield "month", str(month), rows.at(months == month)
     for fold in folds:
-        yield "fold", fold.label, [row for row in rows if fold.holds(row.session)]
-
-
-_MEANS: Final[Mapping[str, Callable[[Earned], float | None]]] = {
-    "mean_return": lambda row: row.raw_total,
-    "mean_alpha": lambda row: row.alpha,
-    "mean_geometric_alpha": lambda row: row.geometric,
-    "mean_directional_alpha": lambda row: row.directed,
-}
+        days, which = np.unique(rows.day, return_inverse=True)
+        inside = np.array([fold.holds(day) for day in days.tolist()], dtype=np.bool_)
+        yield "fold", fold.label, rows.at(inside[which])
 
 
 def _means(part: _Part) -> Iterator[MetricRow]:
-    for metric, read in _MEANS.items():
-        values, places = _read(part.rows, read)
+    rows = part.rows
+    metrics = {
+        "mean_return": rows.raw_total,
+        "mean_alpha": rows.alpha,
+        "mean_geometric_alpha": rows.geometric,
+        "mean_directional_alpha": rows.directed,
+    }
+    for metric, column in metrics.items():
+        values, places = _read(rows, column)
         yield interval_row(part.row, metric, mean_interval(values, places, part.span, level=LEVEL))
-    directed, places = _read(part.rows, lambda row: row.directed)
+    directed, places = _read(rows, rows.directed)
     yield _measure_row(part, hit_rate(directed), name="hit_rate", sessions=len(set(places)))
 
 
-def _read(
-    rows: Sequence[Earned], read: Callable[[Earned], float | None]
-) -> tuple[list[float], list[int]]:
-    pairs = [(value, row.position) for row in rows if (value := read(row)) is not None]
-    return [value for value, _ in pairs], [place for _, place in pairs]
+def _read(rows: Earnings, column: Floats) -> tuple[list[float], list[int]]:
+    """Return the numbers of a column that are there, and the positions of their sessions."""
+    there = ~np.isnan(column)
+    return column[there].tolist(), rows.position[there].tolist()
 
 
 def interval_row(
@@ -193,8 +160,9 @@ def _measure_row(
 
 def _rankings(part: _Part) -> Iterator[MetricRow]:
     def alphas_of(*wanted: str) -> tuple[list[float], list[int]]:
-        rows = [row for row in part.rows if row.rating in wanted]
-        return _read(rows, lambda row: row.alpha)
+        places = [RATINGS.index(rating) for rating in wanted]
+        rows = part.rows.at(np.isin(part.rows.rating, places))
+        return _read(rows, rows.alpha)
 
     pairs = {
         "buy_minus_sell": (("Buy",), ("Sell",)),
@@ -207,16 +175,14 @@ def _rankings(part: _Part) -> Iterator[MetricRow]:
         yield interval_row(part.row, metric, spread)
     groups = {rank: alphas_of(rating)[0] for rating, rank in _RANK.items()}
     yield _measure_row(part, monotonicity(groups), name="monotonicity")
-    grid = _grid(part.rows, lambda row: None if row.rating is None else float(_RANK[row.rating]))
+    grid = _grid(part.rows, [float(_RANK[rating]) for rating in RATINGS])
     for kind in ("spearman", "kendall"):
         found = rank_ic(grid.ratings, grid.alphas, grid.places, part.span, kind=kind, level=LEVEL)
         yield interval_row(part.row, f"rank_ic_{kind}", found.mean, unit="ratio")
 
 
 def _tests(part: _Part, seed: int) -> Iterator[MetricRow]:
-    grid = _grid(
-        part.rows, lambda row: None if row.rating is None else float(DIRECTION[row.rating])
-    )
+    grid = _grid(part.rows, [float(DIRECTION[rating]) for rating in RATINGS])
     paths = path_permutation(grid.ratings, grid.alphas, seed=seed)
     listed = "all of them" if paths.exact else f"seed {paths.seed}"
     yield part.row(
@@ -229,7 +195,7 @@ def _tests(part: _Part, seed: int) -> Iterator[MetricRow]:
         method=f"{paths.draws} permutations of whole rating paths, {listed}",
         reason=paths.reason,
     )
-    values, places = _read(part.rows, lambda row: row.directed)
+    values, places = _read(part.rows, part.rows.directed)
     signs = sign_test(values, places, part.span)
     decided = signs.positive + signs.negative
     yield part.row(
@@ -256,21 +222,24 @@ class _Grid:
     places: list[int]
 
 
-def _grid(rows: Sequence[Earned], read: Callable[[Earned], float | None]) -> _Grid:
-    places = sorted({row.position for row in rows})
-    tickers = sorted({row.ticker for row in rows})
-    line = {place: at for at, place in enumerate(places)}
-    column = {ticker: at for at, ticker in enumerate(tickers)}
-    cells: dict[tuple[int, int], list[float]] = {}
-    alphas = np.full((len(places), len(tickers)), np.nan)
-    for row in rows:
-        at = (line[row.position], column[row.ticker])
-        value = read(row)
-        if value is not None:
-            cells.setdefault(at, []).append(value)
-        if row.alpha is not None:
-            alphas[at] = row.alpha
-    ratings = np.full(alphas.shape, np.nan)
-    for at, values in cells.items():
-        ratings[at] = math.fsum(values) / len(values)
-    return _Grid(ratings=ratings, alphas=alphas, places=places)
+def _grid(rows: Earnings, worth: Sequence[float]) -> _Grid:
+    """Lay out ratings and alphas.
+
+    Args:
+        rows: Decisions.
+        worth: Number of each of `RATINGS`.
+    """
+    places, line = np.unique(rows.position, return_inverse=True)
+    _, column = np.unique(rows.ticker, return_inverse=True)
+    shape = (len(places), len(np.unique(rows.ticker)))
+    alphas, ratings = np.full(shape, np.nan), np.full(shape, np.nan)
+    known = ~np.isnan(rows.alpha)
+    alphas[line[known], column[known]] = rows.alpha[known]
+    # Small whole numbers: their sum is exact in any order.
+    rated = rows.rating != UNRATED
+    sums, counts = np.zeros(shape), np.zeros(shape)
+    at = (line[rated], column[rated])
+    np.add.at(sums, at, np.array(worth)[rows.rating[rated]])
+    np.add.at(counts, at, 1.0)
+    ratings[counts > 0] = sums[counts > 0] / counts[counts > 0]
+    return _Grid(ratings=ratings, alphas=alphas, places=places.tolist())

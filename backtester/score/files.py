@@ -30,7 +30,8 @@ from backtester.parquet import read_parquet
 from backtester.score.records import TABLES_OF_A_SCORE, Row, checked_table, table_of
 
 SCORES_FOLDER: Final = "scores"
-SCORE_FORMAT: Final = 1
+SCORE_FORMAT: Final = 2
+_READABLE: Final = (1, SCORE_FORMAT)
 _DEFINITION: Final = "definition.json"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}")
 _AGAIN: Final = "remove its folder and score again"
@@ -47,7 +48,9 @@ class ScoreCard(BaseModel):
         definition: See `ScoreDefinition.document`.
         family: Hash of universe and window.
         trial: Hash of what was tried.
-        known_trials: Distinct trials of the family known to the workspace when it was made.
+        known_trials: Distinct related trials known to the workspace when it was made, see `trials`.
+        family_trials: Those of exactly its universe and window; None in format 1, whose
+            ``known_trials`` counts these.
         no_book: Why there is no book, or None.
         files: Table -> sha256 of its file.
     """
@@ -62,6 +65,7 @@ class ScoreCard(BaseModel):
     family: str
     trial: str
     known_trials: int
+    family_trials: int | None = None
     no_book: str | None
     files: dict[str, str]
 
@@ -179,7 +183,7 @@ def read_card(run_folder: Path, score_id: str) -> ScoreCard:
         raise DataError(f"{path} is damaged ({error.errors()[0]['msg']}): {_AGAIN}") from error
     if card.score_id != score_id or set(card.files) != set(TABLES_OF_A_SCORE):
         raise DataError(f"{path} is of another score or another release: {_AGAIN}")
-    if card.format != SCORE_FORMAT:
+    if card.format not in _READABLE:
         raise DataError(f"{path} has format {card.format}, not {SCORE_FORMAT}: {_AGAIN}")
     return card
 
@@ -191,21 +195,27 @@ def read_score(run_folder: Path, score_id: str) -> StoredScore:
         DataError: It is not there, or a file of it is missing or was changed.
     """
     card = read_card(run_folder, score_id)
-    folder = scores_folder(run_folder) / score_id
-    tables = {}
-    for name in TABLES_OF_A_SCORE:
-        path = folder / f"{name}.parquet"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
-        if hashlib.sha256(content).hexdigest() != card.files[name]:
-            raise DataError(f"{path} is damaged, its hash is another: {_AGAIN}")
-        try:
-            tables[name] = checked_table(name, read_parquet(content))
-        except (DataError, pa.ArrowException) as error:
-            raise DataError(f"{path} does not read ({error}): {_AGAIN}") from error
+    tables = {name: read_score_table(run_folder, card, name) for name in TABLES_OF_A_SCORE}
     return StoredScore(card=card, tables=tables)
+
+
+def read_score_table(run_folder: Path, card: ScoreCard, name: str) -> pa.Table:
+    """Read one table of a stored score.
+
+    Raises:
+        DataError: Its file is missing or was changed.
+    """
+    path = scores_folder(run_folder) / card.score_id / f"{name}.parquet"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
+    if hashlib.sha256(content).hexdigest() != card.files[name]:
+        raise DataError(f"{path} is damaged, its hash is another: {_AGAIN}")
+    try:
+        return checked_table(name, read_parquet(content))
+    except (DataError, pa.ArrowException) as error:
+        raise DataError(f"{path} does not read ({error}): {_AGAIN}") from error
 
 
 def stored_scores(run_folder: Path, results_root: str | None) -> Iterator[StoredScore]:

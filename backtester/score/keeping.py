@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -11,25 +12,35 @@ from typing import Final
 import numpy as np
 
 from backtester.errors import DataError
-from backtester.records import CellKey, CellRecord, ReturnRecord
+from backtester.records import CellKey, LessonRecord, ReturnRecord
 from backtester.runs.folder import RunFolder
 from backtester.runs.journal import Ledger
-from backtester.score.compute import Score, score_decisions, with_known_trials
+from backtester.score.compute import Score, score_decisions
 from backtester.score.definition import ScoreDefinition
+from backtester.score.deflation import (
+    lane_returns,
+    returns_by_lane,
+    trials_of,
+    with_known_trials,
+)
 from backtester.score.files import (
     SCORE_FORMAT,
     ScoreCard,
     read_card,
-    read_score,
+    read_score_table,
     score_ids,
     write_score,
 )
-from backtester.score.ledger import LEDGER_NAME, KnownTrials, enter, read_ledger_rows
-from backtester.score.records import RATINGS_BOOK, EquityRow, MetricRow
+from backtester.score.ledger import LEDGER_NAME, enter, read_ledger_rows
+from backtester.score.records import RATINGS_BOOK, MetricRow
+from backtester.score.standing import Standing
+from backtester.score.trials import KnownTrials, ScoredTrial, related_trials, what_was_tried
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.overfit import pbo
 
 FEWEST_COMMON_SESSIONS: Final = 20
+_SHARED: Final = 0.8
+"""A book that covers less of this one's sessions is not compared: it would leave too few."""
 _BLOCKS: Final = 10
 
 
@@ -42,12 +53,14 @@ class Decisions:
         results_root: The run's root.
         cells: All its cells.
         returns: Returns of its journal, for its own score.
+        lessons: Its lessons, whose model calls are part of the bill.
     """
 
     folder: RunFolder
     results_root: str
-    cells: Sequence[CellRecord]
+    cells: Sequence[Standing]
     returns: Mapping[CellKey, ReturnRecord]
+    lessons: Mapping[CellKey, LessonRecord] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: RunFolder, results_root: str | None, ledger: Ledger) -> Decisions:
@@ -59,7 +72,13 @@ class Decisions:
         if results_root is None:
             raise DataError(f"run {folder.run_id} is not finished: run it to its end first")
         cells = tuple(cell for _, cell in sorted(ledger.cells.items()))
-        return cls(folder=folder, results_root=results_root, cells=cells, returns=ledger.returns)
+        return cls(
+            folder=folder,
+            results_root=results_root,
+            cells=cells,
+            returns=ledger.returns,
+            lessons=ledger.lessons,
+        )
 
 
 def is_kept(folder: RunFolder, results_root: str | None, definition: ScoreDefinition) -> bool:
@@ -70,7 +89,8 @@ def is_kept(folder: RunFolder, results_root: str | None, definition: ScoreDefini
         card = read_card(folder.path, definition.score_id)
     except DataError:
         return False
-    return card.results_root == results_root and card.definition == definition.document()
+    made = card.format == SCORE_FORMAT and card.results_root == results_root
+    return made and card.definition == definition.document()
 
 
 def make_score(
@@ -100,10 +120,11 @@ def make_score(
         snapshot=snapshot,
         results_root=decisions.results_root,
         own_returns=decisions.returns if own else None,
+        lessons=decisions.lessons,
         book_required=book_required,
     )
     ledger = decisions.folder.path.parent / LEDGER_NAME
-    score = with_known_trials(score, enter(ledger, score.trial))
+    score = with_known_trials(score, enter(ledger, trials_of(score)))
     score = _with_overfitting(score, ledger)
     write_score(decisions.folder.path, _card(score, snapshot), score.rows)
     return score
@@ -111,6 +132,7 @@ def make_score(
 
 def _card(score: Score, snapshot: Snapshot) -> ScoreCard:
     definition = score.definition
+    known = score.known or KnownTrials(count=1, with_sharpe=0, variance=None)
     return ScoreCard(
         format=SCORE_FORMAT,
         score_id=definition.score_id,
@@ -119,68 +141,94 @@ def _card(score: Score, snapshot: Snapshot) -> ScoreCard:
         definition=definition.document(),
         family=definition.family,
         trial=definition.trial,
-        known_trials=(score.known or KnownTrials(count=1, with_sharpe=0, variance=None)).count,
+        known_trials=known.count,
+        family_trials=known.family,
         no_book=score.no_book,
         files={},
     )
 
 
 def _with_overfitting(score: Score, ledger: Path) -> Score:
-    """Add the probability of backtest overfitting over the family's stored books."""
-    own = {
-        row.session: row.ret
-        for row in score.rows["equity"]
-        if isinstance(row, EquityRow) and row.book == RATINGS_BOOK and row.trial == 0
-    }
-    books = [own, *_other_books(score, ledger)] if own else []
-    common = sorted(_sessions(books))
+    """Add the probability of backtest overfitting over this score's books and related stored ones.
+
+    What was deleted still counts as a trial, but its returns are gone; the row says how many.
+    """
+    own = [book for _, book in sorted(lane_returns(score).items()) if book]
+    found = _other_books(score, ledger, set(own[0])) if own else _Others()
+    books = [*own, *found.books]
+    common = sorted(set.intersection(*(set(book) for book in books))) if books else []
     row = MetricRow(
         subject=RATINGS_BOOK, trial=0, metric="pbo", value=None, unit="fraction", n=len(books)
     )
+    plural = f"{len(books)} book{'' if len(books) == 1 else 's'}"
+    row = replace(row, method=found.left_out(f"{plural} over {len(common)} sessions"))
     if len(books) < 2:
-        row = replace(row, reason="one_trial")
+        alone = not (found.gone or found.elsewhere)
+        row = replace(row, reason="one_trial" if alone else "no_other_returns")
     elif len(common) < FEWEST_COMMON_SESSIONS:
         row = replace(row, reason="too_few_common_sessions")
     else:
-        found = pbo(np.array([[book[day] for book in books] for day in common]), blocks=_BLOCKS)
-        method = (
-            f"{len(books)} stored books over {found.rows} common sessions, {found.blocks} blocks"
-        )
-        row = replace(row, value=found.pbo, method=method, reason=found.reason)
+        table = np.array([[book[day] for book in books] for day in common])
+        result = pbo(table, blocks=_BLOCKS)
+        row = replace(row, value=result.pbo, reason=result.reason)
     return replace(score, rows={**score.rows, "metrics": [*score.rows["metrics"], row]})
 
 
-def _sessions(books: Sequence[Mapping[date, float | None]]) -> set[date]:
-    """Return the sessions on which every book has a return."""
-    if not books:
-        return set()
-    known = [{day for day, ret in book.items() if ret is not None} for book in books]
-    return set.intersection(*known)
+@dataclass(frozen=True, kw_only=True)
+class _Others:
+    """Hold the session returns of the related trials of other scores.
+
+    Attributes:
+        books: Of those that are stored and cover nearly the same sessions.
+        gone: How many are not stored any more.
+        elsewhere: How many cover other sessions.
+    """
+
+    books: tuple[Mapping[date, float], ...] = ()
+    gone: int = 0
+    elsewhere: int = 0
+
+    def left_out(self, text: str) -> str:
+        """Return a text with what could not be compared behind it."""
+        if self.gone:
+            text += f", trials without returns (deleted, or no book): {self.gone}"
+        if self.elsewhere:
+            text += f", on other sessions: {self.elsewhere}"
+        return text
 
 
-def _other_books(score: Score, ledger: Path) -> list[Mapping[date, float | None]]:
-    """Return the session returns of the family's other trials whose files are still there."""
-    newest = {
-        row.trial: row
-        for row in read_ledger_rows(ledger)
-        if row.family == score.definition.family and row.trial != score.definition.trial
-    }
-    found: list[Mapping[date, float | None]] = []
-    for _, row in sorted(newest.items()):
-        folder = ledger.parent / row.run_id
-        try:
-            if read_card(folder, row.score_id).trial != row.trial:
-                continue
-            table = read_score(folder, row.score_id).tables["equity"]
-        except DataError:
-            # A run that was deleted still counts; its returns are gone.
+def _other_books(score: Score, ledger: Path, sessions: Set[date]) -> _Others:
+    definition = score.definition
+    rows = read_ledger_rows(ledger)
+    related = related_trials(rows, definition.universe, definition.first, definition.last)
+    own = {row.trial for row in rows if _is_of(row, definition)}
+    books: list[Mapping[date, float]] = []
+    gone = elsewhere = 0
+    for trial, row in sorted(related.items()):
+        if trial in own:
             continue
-        rows = table.select(["book", "trial", "session", "ret"]).to_pylist()
-        series = {
-            line["session"]: line["ret"]
-            for line in rows
-            if line["book"] == RATINGS_BOOK and line["trial"] == 0
-        }
-        if series:
-            found.append(series)
-    return found
+        book = _stored_book(ledger.parent / row.run_id, row)
+        if not book:
+            gone += 1
+        elif len(sessions & set(book)) < _SHARED * len(sessions):
+            elsewhere += 1
+        else:
+            books.append(book)
+    return _Others(books=tuple(books), gone=gone, elsewhere=elsewhere)
+
+
+def _is_of(row: ScoredTrial, definition: ScoreDefinition) -> bool:
+    return row.run_id == definition.run_id and row.definition == definition.canonical
+
+
+def _stored_book(run_folder: Path, row: ScoredTrial) -> Mapping[date, float] | None:
+    """Return the session returns of a trial as they are stored, or None where they are not."""
+    try:
+        card = read_card(run_folder, row.score_id)
+        tried = what_was_tried(json.loads(row.definition), row.lane)
+        if what_was_tried(card.definition, row.lane) != tried:
+            return None
+        table = read_score_table(run_folder, card, "equity")
+    except DataError:
+        return None
+    return returns_by_lane(table).get(row.lane)

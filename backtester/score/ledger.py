@@ -1,9 +1,8 @@
 """The ledger of everything that was scored: how often this workspace has looked.
 
 ``reports/ledger.jsonl`` gets one synced line for each score made, and it outlives the runs: who
-deletes the runs that came out badly has still looked at them. Trials are counted by family: scores
-on one universe and one window of decisions. A trial is a run under a policy, costs, horizons and
-rules; the same one scored again, on a newer snapshot too, is no new one, and replays make no line.
+deletes the runs that came out badly has still looked at them. `trials` says what is counted; one
+that is scored again, on a newer snapshot too, is no new one, and replays make no line.
 
 One line is 16 hex digits of its sha256, a space, JSON, a newline. A line that a crash cut short is
 cut off by whoever appends next; anything else that does not read is damage.
@@ -12,111 +11,72 @@ cut off by whoever appends next; anything else that does not read is damage.
 from __future__ import annotations
 
 import hashlib
-import math
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from backtester.errors import DataError, UsageError
+from backtester.score.trials import KnownTrials, ScoredTrial, known_trials, told_apart
 
 LEDGER_NAME: Final = "ledger.jsonl"
 LOCK_TIMEOUT_S: Final = 60.0
 _DIGEST: Final = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoredTrial:
-    """One line of the ledger.
-
-    Attributes:
-        family: Hash of universe and window.
-        trial: Hash of what was tried: run and definition, without the snapshot.
-        run_id: Run that was scored.
-        score_id: Score.
-        universe: Instruments, sorted.
-        first: First day of the window of decisions.
-        last: Last day.
-        definition: The whole definition, canonical JSON.
-        sharpe: Of the book, a session, not annualised; None where it has none.
-        n: Session returns that it came from.
-    """
-
-    family: str
-    trial: str
-    run_id: str
-    score_id: str
-    universe: tuple[str, ...]
-    first: date
-    last: date
-    definition: str
-    sharpe: float | None
-    n: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownTrials:
-    """Say how many distinct trials of one family this workspace knows.
-
-    Attributes:
-        count: Distinct trials; "at least", for nobody knows what was tried elsewhere.
-        with_sharpe: Of those, the ones whose book has a Sharpe ratio.
-        variance: Sample variance of these ratios (newest line of each trial); None below two.
-    """
-
-    count: int
-    with_sharpe: int
-    variance: float | None
-
-
 _ADAPTER: Final = TypeAdapter(ScoredTrial)
 
 
-def enter(path: Path, row: ScoredTrial) -> KnownTrials:
-    """Write a score down, if this very line is not there, and count its family.
+def enter(path: Path, rows: Sequence[ScoredTrial]) -> KnownTrials:
+    """Write the books of a score down, those lines that are not there, and count related trials.
 
     Args:
         path: The ledger, made with its first line.
-        row: The score.
+        rows: One line for each book of the score, at least one.
 
     Raises:
         UsageError: The file cannot be written, or is held by another process for too long.
         DataError: The ledger is damaged.
     """
     with _locked(path):
-        rows = read_ledger_rows(path)
-        if row not in rows:
-            _append(path, _line(row))
-            rows = (*rows, row)
-    return known_trials(rows, row.family)
+        there = _lines(path)
+        fresh = [row for row in rows if row not in there]
+        if fresh:
+            _append(path, b"".join(_line(row) for row in fresh))
+    one = rows[0]
+    return known_trials(told_apart((*there, *fresh)), one.universe, one.first, one.last)
 
 
-def known_trials(rows: Iterable[ScoredTrial], family: str) -> KnownTrials:
-    """Count the distinct trials of a family."""
-    newest = {row.trial: row for row in rows if row.family == family}
-    ratios = sorted(row.sharpe for row in newest.values() if row.sharpe is not None)
-    return KnownTrials(count=len(newest), with_sharpe=len(ratios), variance=_variance(ratios))
+def trials_by_now(path: Path, definition: Mapping[str, Any]) -> KnownTrials:
+    """Count the trials that a score would be held against if it were made now.
 
+    Args:
+        path: The ledger.
+        definition: Of the score, JSON values as its card has them.
 
-def _variance(values: Sequence[float]) -> float | None:
-    if len(values) < 2:
-        return None
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    Raises:
+        DataError: The ledger is damaged, or cannot be read.
+    """
+    first, last = (date.fromisoformat(definition[name]) for name in ("first", "last"))
+    return known_trials(read_ledger_rows(path), definition["universe"], first, last)
 
 
 def read_ledger_rows(path: Path) -> tuple[ScoredTrial, ...]:
-    """Return all lines of a ledger, oldest first; none where there is no file.
+    """Return all lines of a ledger, oldest first, told apart; none where there is no file.
 
     Raises:
         DataError: The file is damaged before its last line, or cannot be read.
     """
+    return told_apart(_lines(path))
+
+
+def _lines(path: Path) -> tuple[ScoredTrial, ...]:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -132,7 +92,9 @@ def _read(line: bytes, path: Path, number: int) -> ScoredTrial:
     try:
         if space != b" " or _digest(body) != digest:
             raise ValueError
-        return _ADAPTER.validate_json(body)
+        row = _ADAPTER.validate_json(body)
+        json.loads(row.definition)
+        return row
     except (ValidationError, ValueError) as error:
         raise DataError(
             f"{path} is damaged at line {number}: bring the file back; it counts what was tried, "

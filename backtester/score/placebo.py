@@ -29,23 +29,37 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
-def placebo_figures(
-    own: Sequence[ScoredBook], lanes: Mapping[int, Sequence[Signal]], stage: Stage
-) -> Iterator[MetricRow]:
+def placebo_figures(own: Sequence[ScoredBook], equity: Floats, stage: Stage) -> Iterator[MetricRow]:
     """Yield the band of random ratings, and the share of them that each lane beat.
 
     Args:
         own: The run's books.
-        lanes: The run's ratings; the random ones come and stay as those of the first lane do.
-        stage: Where all of them are played.
+        equity: Of random books, sessions x draws; see `random_weights`.
+        stage: Where all of them were played.
     """
-    draws = _draws(next(iter(lanes.values())), stage)
+    draws = _draws(equity, stage)
     mine = {book.trial: measures_of(book, stage, benchmark=False) for book in own}
     for name, unit in _UNITS.items():
         values = sorted(value for value in getattr(draws, name) if value is not None)
         yield _band(name, unit, values)
         for trial, found in mine.items():
             yield _share(name, trial, found[name].value if name in found else None, values)
+
+
+def random_weights(own: Sequence[Signal], stage: Stage) -> Mapping[str, Floats]:
+    """Draw random ratings and return what they want: by ticker, sessions x draws.
+
+    Args:
+        own: The run's ratings of one lane: the random ones come and stay as they do.
+        stage: Where they will be played.
+    """
+    definition = stage.definition
+    seeds = range(definition.seed, definition.seed + definition.placebo_draws)
+    if not seeds:
+        return {ticker: np.zeros((len(days), 0)) for ticker, days in stage.grids.items()}
+    states = random_states(model_of(own, persistent=True), stage.grids, seeds=seeds)
+    worth = _worth(definition.policy)
+    return {ticker: worth[rows.T] for ticker, rows in states.items()}
 
 
 def _band(name: str, unit: str, values: Sequence[float]) -> MetricRow:
@@ -95,19 +109,16 @@ class _Draws:
     max_drawdown: Sequence[float | None] = ()
 
 
-def _draws(own: Sequence[Signal], stage: Stage) -> _Draws:
+def _draws(equity: Floats, stage: Stage) -> _Draws:
     definition = stage.definition
-    seeds = range(definition.seed, definition.seed + definition.placebo_draws)
-    if not seeds:
+    if not equity.shape[1]:
         return _Draws()
-    states = random_states(model_of(own, persistent=True), stage.grids, seeds=seeds)
-    rule = definition.book_rule()
-    worth = _worth(rule.policy)
-    weights = {ticker: worth[rows] for ticker, rows in states.items()}
-    equity = stage.bench.equities(stage.grids, weights, rule)
+    # Rows in one piece: sums along them then add in one fixed order.
+    curves = equity.T.copy()
     if stage.fills_first:
-        equity = np.hstack([np.full((len(seeds), 1), rule.start_cash), equity])
-    return _measured(equity, periods_per_year(stage.sessions, stage.start, stage.end), stage)
+        front = np.full((len(curves), 1), definition.start_cash)
+        curves = np.hstack([front, curves])
+    return _measured(curves, periods_per_year(stage.sessions, stage.start, stage.end), stage)
 
 
 def _worth(policy: Policy) -> Floats:
@@ -125,16 +136,23 @@ def random_states(
     """
     first = np.array(upper_ends(model.first))
     then = np.array([upper_ends(row) for row in model.then])
-    found = {}
-    for ticker, days in sorted(sessions.items()):
-        chances = np.array([_chances(seed, ticker, len(days)) for seed in seeds])
-        states = np.zeros((len(seeds), len(days)), dtype=np.int64)
-        ends = np.broadcast_to(first, (len(seeds), len(STATES)))
-        for place in range(len(days)):
-            states[:, place] = (chances[:, place, None] >= ends).sum(axis=1)
-            ends = then[states[:, place]]
-        found[ticker] = states
-    return found
+    tickers, draws = sorted(sessions), len(seeds)
+    longest = max((len(sessions[ticker]) for ticker in tickers), default=0)
+    # All tickers and draws go on together, a row each; a shorter path is cut at its end.
+    chances = np.zeros((longest, len(tickers) * draws))
+    for number, ticker in enumerate(tickers):
+        days = len(sessions[ticker])
+        for draw, seed in enumerate(seeds):
+            chances[:days, number * draws + draw] = _chances(seed, ticker, days)
+    states = np.zeros(chances.shape, dtype=np.int64)
+    ends = np.broadcast_to(first, (chances.shape[1], len(STATES)))
+    for place in range(longest):
+        states[place] = (chances[place, :, None] >= ends).sum(axis=1)
+        ends = then[states[place]]
+    return {
+        ticker: states[: len(sessions[ticker]), number * draws : (number + 1) * draws].T
+        for number, ticker in enumerate(tickers)
+    }
 
 
 def _chances(seed: int, ticker: str, count: int) -> Floats:

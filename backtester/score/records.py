@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backtester.columnar import Rows, arrow_of
 from backtester.errors import DataError
 from backtester.records import ReturnRecord
 
@@ -73,7 +74,7 @@ class EquityRow:
     """A simulated book at one session's close; see `book.EquityRecord`.
 
     Attributes:
-        model_cost: What the models had been paid up to then, where a score charges that.
+        model_cost: What the models had been paid up to then; None where a score charges nothing.
     """
 
     book: str
@@ -91,7 +92,7 @@ class EquityRow:
     dividends: float
     interest: float
     borrow: float
-    model_cost: float
+    model_cost: float | None
     ret: float | None
     stale: bool
 
@@ -200,18 +201,10 @@ TABLES_OF_A_SCORE: Final[Mapping[str, type[Row]]] = types.MappingProxyType(
 )
 """Table name -> what one row is."""
 
-_KEY: Final = ("ticker", "session", "trial")
-_LEFT_OUT: Final = frozenset({"score_id"})
-_ARROW: Final[Mapping[object, pa.DataType]] = types.MappingProxyType(
-    {
-        str: pa.string(),
-        bool: pa.bool_(),
-        int: pa.int64(),
-        float: pa.float64(),
-        date: pa.date32(),
-        datetime: pa.timestamp("us", tz="UTC"),
-    }
+_KEY: Final[Mapping[str, pa.DataType]] = types.MappingProxyType(
+    {"ticker": pa.string(), "session": pa.date32(), "trial": pa.int64()}
 )
+_LEFT_OUT: Final = frozenset({"score_id"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,27 +225,14 @@ def _columns(table: str) -> tuple[_Column, ...]:
             continue
         if field.name == "key":
             for part in _KEY:
-                arrow = pa.date32() if part == "session" else _ARROW[str]
-                arrow = pa.int64() if part == "trial" else arrow
+                arrow = _KEY[part]
                 read = attrgetter(f"key.{part}")
                 found.append(_Column(name=part, type=arrow, required=True, read=read))
             continue
-        arrow, required = _arrow_of(hints[field.name])
+        arrow, required = arrow_of(hints[field.name])
         read = attrgetter(field.name)
         found.append(_Column(name=field.name, type=arrow, required=required, read=read))
     return tuple(found)
-
-
-def _arrow_of(hint: object) -> tuple[pa.DataType, bool]:
-    """Return the column type of a field, and whether it must be there."""
-    arguments = typing.get_args(hint)
-    if typing.get_origin(hint) is typing.Literal:
-        return pa.string(), True
-    if typing.get_origin(hint) is tuple:
-        return pa.list_(pa.string()), True
-    if type(None) in arguments:
-        return _arrow_of(next(part for part in arguments if part is not type(None)))[0], False
-    return _ARROW[hint], True
 
 
 def schema_of(table: str) -> pa.Schema:
@@ -270,6 +250,8 @@ def table_of(table: str, rows: Sequence[Row]) -> pa.Table:
     Raises:
         DataError: A number is NaN or infinite, or a value that must be there is not.
     """
+    if isinstance(rows, Rows):
+        return checked_table(table, rows.table.combine_chunks())
     arrays = []
     for column in _columns(table):
         array = pa.array([column.read(row) for row in rows], type=column.type)

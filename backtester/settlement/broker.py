@@ -1,6 +1,6 @@
 """Turn a decision into what it earned: fill, exit, actions on the way, benchmark, status.
 
-One rule for every row, whatever the market (`_FILLS` has the entry rules): the exit is the
+One rule for every row, whatever the market (`FILLS` has the entry rules): the exit is the
 close of session d+h of the instrument's own calendar; only full windows count, a delisting apart;
 splits and dividends count if entry session < ex session <= exit session; the benchmark is held
 over the same dates, paired by date and never by position. What cannot be had is a status and a
@@ -28,7 +28,7 @@ from backtester.snapshots.snapshot import Snapshot
 __all__ = ["BenchmarkChoice", "ScoreRule", "benchmark_for", "due_at", "settle"]
 
 # Sessions from the decision to the fill, and the point of the day at which it happens.
-_FILLS: Mapping[EntryRule, tuple[int, Point]] = MappingProxyType(
+FILLS: Mapping[EntryRule, tuple[int, Point]] = MappingProxyType(
     {
         "next_open": (1, "open"),
         "next_close": (1, "close"),
@@ -173,7 +173,7 @@ def _plan(key: CellKey, calendar: Calendar, rule: ScoreRule) -> _Plan:
     day = key.session
     at_close = rule.decision_time == "close"
     cutoff = calendar.close_utc(day) if at_close else calendar.open_utc(day)
-    offset, point = _FILLS[rule.entry_rule]
+    offset, point = FILLS[rule.entry_rule]
     entry = calendar.shift(day, offset)
     try:
         leave = calendar.shift(day, rule.horizon)

@@ -87,6 +87,22 @@ class Flaw:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Carried:
+    """Hold what one share became over some splits and dividends.
+
+    Attributes:
+        factor: Shares held for each one bought.
+        dividends: Of a share bought, in the quote currency.
+    """
+
+    factor: float
+    dividends: float
+
+
+NOTHING_BEFELL = Carried(factor=1.0, dividends=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Market:
     """Gather what pricing needs of one instrument; build it with `market_of`.
 
@@ -99,6 +115,9 @@ class Market:
     actions: ActionColumns
     identity: IdentityRow
     _quotes: dict[tuple[date, Point], Quote | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _carried: dict[tuple[int, int], Carried | Flaw] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -145,13 +164,10 @@ class Market:
             leave: Where it was sold, not before the entry.
             haircut: Fraction taken off the exit price.
         """
-        held = _Held()
-        for action in self._actions_between(entry.session, leave.session):
-            problem = held.take(action, self.currency)
-            if problem is not None:
-                return Flaw(
-                    reason=f"{self.instrument}: the {action.kind} of {action.ex_session} {problem}"
-                )
+        days = self._ex_days
+        held = self.carried(bisect_right(days, entry.session), bisect_right(days, leave.session))
+        if isinstance(held, Flaw):
+            return held
         proceeds = leave.price * (1.0 - haircut) * held.factor
         earned = Earned(
             factor=held.factor,
@@ -184,14 +200,33 @@ class Market:
             known_at=instant.replace(tzinfo=UTC),
         )
 
-    def _actions_between(self, entry: date, leave: date) -> list[_Action]:
-        """Return the actions with entry < ex session <= exit; on one day splits come first."""
+    def carried(self, first: int, after: int) -> Carried | Flaw:
+        """Return what one share became over the actions from one place to before another one.
+
+        Args:
+            first: Place in `actions`: the first with an ex session after the entry's.
+            after: Place of the first with an ex session after the exit's.
+        """
+        if first >= after:
+            return NOTHING_BEFELL
+        asked = (first, after)
+        if asked not in self._carried:
+            self._carried[asked] = self._carry(first, after)
+        return self._carried[asked]
+
+    def _carry(self, first: int, after: int) -> Carried | Flaw:
+        held = _Held()
+        for action in self._actions(first, after):
+            problem = held.take(action, self.currency)
+            if problem is not None:
+                return Flaw(
+                    reason=f"{self.instrument}: the {action.kind} of {action.ex_session} {problem}"
+                )
+        return Carried(factor=held.factor, dividends=held.dividends)
+
+    def _actions(self, first: int, after: int) -> list[_Action]:
+        """Return actions by ex session; on one day splits come first."""
         rows = self.actions
-        if not len(rows):
-            return []
-        first, after = bisect_right(self._ex_days, entry), bisect_right(self._ex_days, leave)
-        if first == after:
-            return []
         found = [
             _Action(
                 ex_session=rows.ex_sessions[at].item(),

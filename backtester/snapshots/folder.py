@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from backtester.errors import DataError, UsageError
+from backtester.named_files import TABLE_BYTES, read_named
 from backtester.parquet import read_parquet
 from backtester.schema import CORE_TABLES, SCHEMA_VERSION, TABLES, conform, table_schema
 from backtester.snapshots.barcheck import check_capture
@@ -123,7 +124,7 @@ def _read_files(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
         entry = None
         try:
             for name, entry in manifest.tables.items():
-                contents[name] = (folder / entry.file).read_bytes()
+                contents[name] = read_named(folder / entry.file, most=TABLE_BYTES)
         except OSError as error:
             problem = error
         newer = load_manifest(folder)
@@ -198,13 +199,14 @@ def write_folder(folder: Path, tables: Mapping[str, pa.Table], capture: Capture)
     manifest = _manifest_of(capture, conformed, entries, (*findings, *capture.notes))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _sole_writer(folder):
+        with _sole_writer(folder), _gone_if_unfinished(folder):
             manifest = _place_files(folder, manifest, payloads)
             write_whole(folder / MANIFEST_NAME, manifest.to_json().encode())
             _clear(folder, keep={entry.file for entry in manifest.tables.values()})
     except OSError as error:
         raise UsageError(
-            f"snapshot folder {folder} cannot be written ({error.strerror}): choose another"
+            f"snapshot folder {folder} cannot be written ({error.strerror}): make room or allow "
+            "it, or choose another"
         ) from error
     return manifest
 
@@ -332,6 +334,19 @@ def _sole_writer(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def _gone_if_unfinished(folder: Path) -> Iterator[None]:
+    """Remove a folder that a failed writer leaves without a manifest: it is no snapshot."""
+    try:
+        yield
+    except OSError:
+        if not (folder / MANIFEST_NAME).exists():
+            with suppress(OSError):
+                _clear(folder, keep=set())
+                folder.rmdir()
+        raise
+
+
 def _place_files(folder: Path, manifest: Manifest, payloads: Mapping[str, bytes]) -> Manifest:
     """Write the files beside those of the manifest in force; return where they are."""
     in_force = _hashes_in_force(folder)
@@ -373,7 +388,13 @@ def verify_snapshot(folder: Path) -> list[Problem]:
         manifest = load_manifest(folder)
     except DataError as error:
         return [Problem(file=MANIFEST_NAME, kind="damaged", message=str(error))]
-    problems: list[Problem] = []
+    problems = [
+        _problem(MANIFEST_NAME, "manifest", f"it names no {name}: capture it anew", "", "")
+        for name in CORE_TABLES
+        if name not in manifest.tables
+    ]
+    if problems:
+        return problems
     tables: dict[str, pa.Table] = {}
     for name, entry in manifest.tables.items():
         found, rows = _verify_file(folder, name, entry)
@@ -390,7 +411,7 @@ def _verify_file(
 ) -> tuple[list[Problem], pa.Table | None]:
     path = folder / entry.file
     try:
-        data = path.read_bytes()
+        data = read_named(path, most=TABLE_BYTES)
     except OSError as error:
         text = f"{path} cannot be read ({error.strerror}): restore it"
         return [_problem(entry.file, "missing", text, entry.sha256, "")], None

@@ -17,13 +17,21 @@ import struct
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from backtester.errors import DataError
+from backtester.named_files import read_named
 from backtester.schema import SCHEMA_VERSION, TABLES, conform
 from backtester.spellings import plain
 
@@ -32,6 +40,9 @@ MANIFEST_FORMAT = 1
 SNAPSHOT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Kinds of findings that only the capture can make: the stored rows do not show them.
 AT_CAPTURE = frozenset({"duplicate", "undated", "not_had", "changed", "late_start", "note"})
+# It names every gap of every instrument.
+_MOST_BYTES = 256 * 2**20
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _ID_DOMAIN = b"backtester snapshot rows 1\n"
 
 
@@ -145,6 +156,27 @@ class Manifest(_Strict):
     sources: tuple[Source, ...]
     findings: tuple[Finding, ...]
 
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        # It is printed, and the id does not cover it.
+        if not SNAPSHOT_NAME.fullmatch(value):
+            raise ValueError("is no snapshot name")
+        return value
+
+    @field_validator("captured_at")
+    @classmethod
+    def _is_an_instant_of_our_time(cls, value: datetime) -> datetime:
+        if value.tzinfo is None or not _FIRST_YEAR <= value.year <= _LAST_YEAR:
+            raise ValueError("is no instant at which data can have been captured")
+        return value
+
+    @model_validator(mode="after")
+    def _range_runs_forward(self) -> Self:
+        if self.declared_end < self.declared_start:
+            raise ValueError("its declared range ends before it starts")
+        return self
+
     def to_json(self) -> str:
         """Return the document as stored: sorted keys, two spaces, one newline at the end."""
         document = self.model_dump(mode="json")
@@ -162,13 +194,15 @@ def load_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, most=_MOST_BYTES).decode()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(
             f"{folder} holds no {MANIFEST_NAME}: it is no snapshot, or its capture did not finish"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): restore it") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no UTF-8 text at byte {error.start}: restore it") from error
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:

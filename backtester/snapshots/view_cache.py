@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from backtester.schema import ESTIMATED, SPLIT
 from backtester.snapshots.snapshot import ActionColumns, BarColumns, Snapshot
 from tradingagents_core.indicators import compute
 from tradingagents_core.protocols import Bars, Row
+from tradingagents_core.rows import Rows
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.datetime64]
@@ -35,7 +36,8 @@ Value = TypeVar("Value")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_TAKEN_KEPT = 32
+# About 75 MB of rows, with what is worked out from them.
+_ROWS_KEPT = 100_000
 # Undated rows are kept behind all others, so that a filter leaves them out like the future.
 UNDATED = int(np.iinfo(np.int64).max)
 
@@ -96,16 +98,22 @@ class DatedRows:
     undated: int
     withheld_at: Instants
 
-    def take(self, first: int, stop: int) -> tuple[Row, ...]:
+    def take(self, first: int, stop: int) -> Rows:
         """Return the rows from one position to before another; they can be shared."""
         chosen = self.rows.slice(first, stop - first)
         names = [name for name in chosen.column_names if name != "known_at"]
-        values = zip(*(chosen.column(name).to_pylist() for name in names), strict=True)
+        values = zip(*(_values(chosen.column(name)) for name in names), strict=True)
         # Arrow makes an instant of a zone four times slower than this, and it was most of the time.
-        instants = map(instant_of, self.known_at[first:stop].tolist())
-        return tuple(
-            Row(known_at=known_at, fields=MappingProxyType(dict(zip(names, row, strict=True))))
-            for known_at, row in zip(instants, values, strict=True)
+        stamps = self.known_at[first:stop].tolist()
+        instants = {stamp: instant_of(stamp) for stamp in set(stamps)}
+        return Rows(
+            [
+                Row(
+                    known_at=instants[stamp],
+                    fields=MappingProxyType(dict(zip(names, row, strict=True))),
+                )
+                for stamp, row in zip(stamps, values, strict=True)
+            ]
         )
 
 
@@ -119,7 +127,8 @@ class ViewCache:
         self._epochs: dict[tuple[str, int], Epoch] = {}
         self._indicators: dict[tuple[str, int], Mapping[str, Floats]] = {}
         self._tables: dict[tuple[str, str | None, bool], DatedRows] = {}
-        self._taken: OrderedDict[tuple[int, int, int], tuple[Row, ...]] = OrderedDict()
+        self._taken: OrderedDict[tuple[int, int, int], Rows] = OrderedDict()
+        self._rows_taken = 0
         self._symbols: dict[tuple[str, date], str] = {}
         self.instruments = frozenset(snapshot.instruments())
         codes = {
@@ -174,21 +183,23 @@ class ViewCache:
             lambda: _dated_rows(self.snapshot.table(name), instrument, estimated=estimated),
         )
 
-    def take(self, held: DatedRows, first: int, stop: int) -> tuple[Row, ...]:
-        """Return rows of a table of this cache, those of the last few takings as they were made.
+    def take(self, held: DatedRows, first: int, stop: int) -> Rows:
+        """Return rows of a table of this cache, those of the last takings as they were made.
 
         The tools of one decision read the same filings, and so do the decisions up to the next.
         """
         key = (id(held), first, stop)
         with self._lock:
             taken = self._taken.get(key)
-            if taken is None:
-                taken = self._taken[key] = held.take(first, stop)
-                if len(self._taken) > _TAKEN_KEPT:
-                    self._taken.popitem(last=False)
-            else:
+            if taken is not None:
                 self._taken.move_to_end(key)
-        return taken
+                return taken
+            taken = self._taken[key] = held.take(first, stop)
+            self._rows_taken += _weight(taken)
+            while self._rows_taken > _ROWS_KEPT and len(self._taken) > 1:
+                _, oldest = self._taken.popitem(last=False)
+                self._rows_taken -= _weight(oldest)
+            return taken
 
     def _once(self, kept: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
         found = kept.get(key)
@@ -198,6 +209,23 @@ class ViewCache:
                 if found is None:
                     found = kept[key] = make()
         return found
+
+
+def _weight(taken: Rows) -> int:
+    return len(taken) + 1
+
+
+def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+    """Return a column's values, equal words and dates as one object.
+
+    Filings repeat a few of them many times over, and Arrow is slow to make a date.
+    """
+    if not (pa.types.is_string(column.type) or pa.types.is_date(column.type)):
+        return column.to_pylist()
+    encoded = column.combine_chunks().dictionary_encode()
+    words = [*encoded.dictionary.to_pylist(), None]
+    places = encoded.indices.fill_null(len(words) - 1).to_numpy()
+    return [words[at] for at in places.tolist()]
 
 
 def first_on(known_at: Instants, day: date) -> int:

@@ -267,6 +267,17 @@ class Purse:
         counted = counted_usage(paid.usage, request=len(call.request), reply=paid.characters)
         self._write(flight, call, paid, counted=counted)
 
+    def take(self, record: SpendRecord) -> None:
+        """Write down a call that was paid elsewhere for the run.
+
+        Raises:
+            UsageError: The ledger cannot be written.
+        """
+        with self._changed:
+            if self._ledger is not None:
+                self._ledger.append(record)
+            self.spent.add(record)
+
     def lose(self, flight: object, call: ModelCall) -> Usage:
         """Write down a request that may be billed though nobody could read its answer.
 

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backtester.statistics.distributions import t_critical, t_greater, t_two_sided
+from backtester.statistics.moments import LARGEST_RETURN, total
 
 FEWEST_WINDOWS = 12
 """Below so many windows that do not overlap, no interval is shown."""
@@ -65,7 +66,7 @@ class Interval:
         cosines: How many the variance was read off at.
         method: How the variance was had.
         reason: Why there is no interval (``no_rows``, ``too_few_windows``, ``no_variation``,
-            ``too_few_clusters``), else None.
+            ``too_few_clusters``, ``too_large``), else None.
     """
 
     mean: float | None
@@ -231,7 +232,9 @@ class _Group:
         mean: Of all of them.
         counts: Session -> cells, sessions ascending.
         left: Session -> sum of (cell - mean) / n.
-        variance: Sample variance of the cells / n: of the mean, were they independent.
+        variance: Sample variance of the cells / n: of the mean, were they independent; 0 where
+            they are too large for one.
+        huge: Whether they are.
     """
 
     n: int
@@ -239,30 +242,39 @@ class _Group:
     counts: dict[int, int]
     left: dict[int, float]
     variance: float
+    huge: bool = False
 
     @classmethod
     def of(cls, values: Sequence[float], sessions: Sequence[int]) -> _Group:
         if len(values) != len(sessions):
             raise ValueError(f"{len(values)} values have {len(sessions)} sessions")
-        by_session: dict[int, list[float]] = {}
-        for value, session in zip(values, sessions, strict=True):
-            number = float(value)
-            if not math.isfinite(number):
-                raise ValueError(f"a value of session {session} is {number}: leave it out")
-            by_session.setdefault(int(session), []).append(number)
         n = len(values)
         if n == 0:
             return cls(n=0, mean=None, counts={}, left={}, variance=0.0)
-        cells = [cell for rows in by_session.values() for cell in rows]
-        mean = math.fsum(cells) / n
-        squares = math.fsum((cell - mean) ** 2 for cell in cells)
+        numbers, places = np.array(values, dtype=np.float64), np.array(sessions, dtype=np.int64)
+        order = np.argsort(places, kind="stable")
+        ordered = numbers[order]
+        days, starts = np.unique(places[order], return_index=True)
+        ends = [*starts.tolist(), n]
+        cells: list[float] = ordered.tolist()
+        if not np.isfinite(ordered).all():
+            at = int(np.argmin(np.isfinite(numbers)))
+            raise ValueError(f"a value of session {places[at]} is {numbers[at]}: leave it out")
+        mean = total(cells) / n
+        counts = {day: ends[at + 1] - ends[at] for at, day in enumerate(days.tolist())}
+        if np.abs(numbers).max() > LARGEST_RETURN:
+            known = mean if math.isfinite(mean) else None
+            return cls(n=n, mean=known, counts=counts, left={}, variance=0.0, huge=True)
+        apart: list[float] = (ordered - mean).tolist()
+        squares = math.fsum([one**2 for one in apart])
         flat = max(cells) - min(cells) <= _NO_SPREAD * max(1.0, abs(mean))
-        order = sorted(by_session)
         return cls(
             n=n,
             mean=mean,
-            counts={session: len(by_session[session]) for session in order},
-            left={s: math.fsum(cell - mean for cell in by_session[s]) / n for s in order},
+            counts=counts,
+            left={
+                day: math.fsum(apart[ends[at] : ends[at + 1]]) / n for at, day in enumerate(counts)
+            },
             variance=0.0 if flat else squares / (n - 1) / n,
         )
 
@@ -317,6 +329,8 @@ def _interval(
 def _flaw(groups: tuple[_Group, ...], windows: int) -> str | None:
     if any(group.n == 0 for group in groups):
         return "no_rows"
+    if any(group.huge for group in groups):
+        return "too_large"
     if windows < FEWEST_WINDOWS:
         return "too_few_windows"
     return "no_variation" if all(group.variance == 0.0 for group in groups) else None
@@ -328,13 +342,10 @@ def _measured(groups: tuple[_Group, ...], order: list[int], basis: Floats) -> fl
     Sums over sessions run in their order, element by element: a BLAS would give other last bits
     on other processors.
     """
-    signs = (1.0, -1.0)
-    left = np.array(
-        [
-            math.fsum(sign * g.left.get(s, 0.0) for sign, g in zip(signs, groups, strict=False))
-            for s in order
-        ]
-    )
+    first, *others = (group.left for group in groups)
+    left = np.array([first.get(session, 0.0) for session in order])
+    for other in others:
+        left = left - np.array([other.get(session, 0.0) for session in order])
     sums = (left[:, None] * basis).sum(axis=0).tolist()
     return math.fsum(row * row for row in sums) / len(sums)
 

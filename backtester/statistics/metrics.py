@@ -9,16 +9,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from typing import TypeVar
+
+from backtester.statistics.moments import LARGEST_RETURN, NO_SPREAD, finite, moments, total
+from backtester.statistics.precision import (
+    Precision,
+    none_known,
+    of_growth,
+    of_intercept,
+    of_mean,
+    of_sharpe,
+    of_sortino,
+)
 
 _T = TypeVar("_T")
 
 FEWEST_DAYS = 30
 """A window shorter than this is not annualised by compounding: one day's 2 % would be 137,000 %."""
-# Returns are ratios of prices or books: a spread this small is the rounding of equal ones.
-_NO_SPREAD = 1e-14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +41,8 @@ class Measure:
         unit: ``fraction``, ``fraction/year``, ``ratio``, ``probability``, ``count``, ``years``.
         n: Rows that it came from.
         reason: Why the value is None, else None.
+        precision: Interval of the value, or why it has none; None where an interval would have no
+            meaning (what was, such as a total) or there is no value.
     """
 
     name: str
@@ -38,68 +50,7 @@ class Measure:
     unit: str
     n: int
     reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moments:
-    """Hold the moments of a series; None where it is too short or does not vary.
-
-    Attributes:
-        n: Rows.
-        mean: Arithmetic mean; from 1 row.
-        deviation: Sample standard deviation (n - 1); from 2 rows, exactly 0 where none varies.
-        skew: Third standardised moment, corrected for its bias; from 3 rows.
-        kurtosis: Fourth standardised moment, likewise, 3 for a normal; from 4 rows.
-    """
-
-    n: int
-    mean: float | None
-    deviation: float | None
-    skew: float | None
-    kurtosis: float | None
-
-
-def moments(values: Sequence[float]) -> Moments:
-    """Return mean, deviation, skew and kurtosis of a series of finite numbers.
-
-    Raises:
-        ValueError: For a number that is not finite.
-    """
-    rows = finite(values)
-    n = len(rows)
-    if n == 0:
-        return Moments(n=0, mean=None, deviation=None, skew=None, kurtosis=None)
-    mean = math.fsum(rows) / n
-    if n == 1:
-        return Moments(n=1, mean=mean, deviation=None, skew=None, kurtosis=None)
-    centred = [row - mean for row in rows]
-    squares = math.fsum(row * row for row in centred)
-    if max(rows) - min(rows) <= _NO_SPREAD * max(1.0, abs(mean)) or squares == 0.0:
-        return Moments(n=n, mean=mean, deviation=0.0, skew=None, kurtosis=None)
-    m2 = squares / n
-    skew = kurtosis = None
-    if n >= 3:
-        g1 = math.fsum(row**3 for row in centred) / n / m2**1.5
-        skew = g1 * math.sqrt(n * (n - 1)) / (n - 2)
-    if n >= 4:
-        g2 = math.fsum(row**4 for row in centred) / n / m2**2 - 3.0
-        kurtosis = 3.0 + ((n + 1) * g2 + 6.0) * (n - 1) / ((n - 2) * (n - 3))
-    return Moments(
-        n=n, mean=mean, deviation=math.sqrt(squares / (n - 1)), skew=skew, kurtosis=kurtosis
-    )
-
-
-def finite(values: Sequence[float]) -> list[float]:
-    """Return the numbers as floats.
-
-    Raises:
-        ValueError: For one that is NaN or infinite.
-    """
-    rows = [float(value) for value in values]
-    for place, row in enumerate(rows):
-        if not math.isfinite(row):
-            raise ValueError(f"row {place} is {row}: leave rows without a number out")
-    return rows
+    precision: Precision | None = None
 
 
 def year_fraction(start: date, end: date) -> float:
@@ -188,14 +139,16 @@ def turnover(traded: Sequence[float], equity: Sequence[float], *, years: float |
         years: Length of the window in calendar years, see `year_fraction`.
     """
     orders, values = finite(traded), finite(equity)
-    mean = math.fsum(values) / len(values) if values else 0.0
+    mean = total(values) / len(values) if values else 0.0
     if not values:
         return _none("turnover", "ratio/year", len(orders), "no_rows")
+    if math.isinf(mean):
+        return _none("turnover", "ratio/year", len(orders), "too_large")
     if mean <= 0.0:
         return _none("turnover", "ratio/year", len(orders), "equity_not_positive")
     if not years or years <= 0.0:
         return _none("turnover", "ratio/year", len(orders), "too_few_rows")
-    half = math.fsum(abs(order) for order in orders) / 2.0
+    half = total(abs(order) for order in orders) / 2.0
     return _some("turnover", half / mean / years, "ratio/year", len(orders))
 
 
@@ -212,7 +165,7 @@ def exposure(gross: Sequence[float]) -> Mapping[str, Measure]:
         return {name: _none(name, "fraction", 0, "no_rows") for name in names}
     held = sum(1 for row in rows if row > 0.0)
     return {
-        "exposure": _some("exposure", math.fsum(rows) / n, "fraction", n),
+        "exposure": _some("exposure", total(rows) / n, "fraction", n),
         "time_in_market": _some("time_in_market", held / n, "fraction", n),
     }
 
@@ -235,7 +188,7 @@ class _Series:
     k: float | None
     rf: float
 
-    @property
+    @cached_property
     def flaw(self) -> str | None:
         """Say why there are no returns, or None."""
         if not self.equity:
@@ -245,9 +198,15 @@ class _Series:
         # The last one may be: the book is gone, and its last return is -100 % or less.
         return "equity_not_positive" if min(self.equity[:-1]) <= 0.0 else None
 
-    @property
+    @cached_property
     def returns(self) -> list[float]:
         return [] if self.flaw else [b / a - 1.0 for a, b in _steps(self.equity)]
+
+    @cached_property
+    def unfit(self) -> str | None:
+        """Say why nothing can be made of the returns, or None."""
+        huge = any(abs(row) > LARGEST_RETURN for row in self.returns)
+        return self.flaw or ("too_large" if huge else None)
 
     def growth(self) -> list[Measure]:
         n = max(0, len(self.equity) - 1)
@@ -265,9 +224,14 @@ class _Series:
         if cagr.value is not None and depth.value:
             calmar = _some("calmar", cagr.value / abs(depth.value), "ratio", n)
         years = _some("years", self.years, "years", n)
-        if self.k is None:
-            return [total, cagr, depth, calmar, years, _none("periods_per_year", "count", n, NO_K)]
-        return [total, cagr, depth, calmar, years, _some("periods_per_year", self.k, "count", n)]
+        rate = _none("periods_per_year", "count", n, NO_K)
+        if self.k is not None:
+            rate = _some("periods_per_year", self.k, "count", n)
+        found = [total, cagr, depth, calmar, years, rate]
+        if self.unfit is not None:
+            return found
+        sure = {"cagr": of_growth(self.returns, self.years), "calmar": none_known(n)}
+        return _with_precision(found, sure)
 
     def _drawdown(self, n: int) -> Measure:
         """Measure the deepest fall below a former peak, the start value among the peaks."""
@@ -280,27 +244,40 @@ class _Series:
         return _some("max_drawdown", deepest, "fraction", n)
 
     def risk(self) -> list[Measure]:
-        rows = self.returns
-        n = len(rows)
+        rows = [] if self.unfit else self.returns
+        n = len(self.returns)
         plain = moments(rows)
         excess = [row - self.rf for row in rows]
-        mean = math.fsum(excess) / n if n else 0.0
-        downside = math.sqrt(math.fsum(min(row, 0.0) ** 2 for row in excess) / n) if n else 0.0
-        short = self.flaw or ("too_few_rows" if n < 2 else None)
+        mean = math.fsum(excess) / n if rows else 0.0
+        downside = math.sqrt(math.fsum(min(row, 0.0) ** 2 for row in excess) / n) if rows else 0.0
+        short = self.unfit or ("too_few_rows" if n < 2 else None)
         flat = short or (None if plain.deviation else "no_variation")
-        risen = short or (None if downside > _NO_SPREAD else "no_downside")
+        risen = short or (None if downside > NO_SPREAD else "no_downside")
         root = math.sqrt(self.k) if self.k is not None else None
-        spread = plain.deviation or 0.0
-        return [
-            _scaled("mean_return", plain.mean, self.k, "fraction/year", n, self.flaw),
-            _scaled("volatility", spread, root, "fraction/year", n, short),
-            _scaled("downside_deviation", downside, root, "fraction/year", n, short),
-            _scaled("sharpe", mean / spread if spread else None, root, "ratio", n, flat),
+        spread, year = plain.deviation or 0.0, "fraction/year"
+        ratio = mean / spread if spread else None
+        found = [
+            _scaled("mean_return", plain.mean, self.k, year, n, self.unfit),
+            _scaled("volatility", spread, root, year, n, short),
+            _scaled("downside_deviation", downside, root, year, n, short),
+            _scaled("sharpe", ratio, root, "ratio", n, flat),
             _scaled("sortino", None if risen else mean / downside, root, "ratio", n, risen),
-            _scaled("sharpe_per_session", mean / spread if spread else None, 1.0, "ratio", n, flat),
-            _scaled("skew", plain.skew, 1.0, "ratio", n, short),
-            _scaled("kurtosis", plain.kurtosis, 1.0, "ratio", n, short),
+            _scaled("sharpe_per_session", ratio, 1.0, "ratio", n, flat),
+            _scaled("skew", plain.skew, 1.0, "ratio", n, flat),
+            _scaled("kurtosis", plain.kurtosis, 1.0, "ratio", n, flat),
         ]
+        return found if short else _with_precision(found, self._precisions(excess))
+
+    def _precisions(self, excess: list[float]) -> dict[str, Precision]:
+        k = self.k or 1.0
+        return {
+            "mean_return": of_mean(self.returns, k),
+            "volatility": none_known(len(excess)),
+            "downside_deviation": none_known(len(excess)),
+            "sharpe": of_sharpe(excess, math.sqrt(k)),
+            "sharpe_per_session": of_sharpe(excess, 1.0),
+            "sortino": of_sortino(excess, math.sqrt(k)),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,6 +308,12 @@ class _Pair:
             benchmark_total=levels[-1] / levels[0] if whole else None,  # type: ignore[operator]
         )
 
+    @cached_property
+    def unfit(self) -> str | None:
+        """Say why nothing can be made of the pairs, or None."""
+        huge = any(abs(row) > LARGEST_RETURN for row in self.other)
+        return self.series.unfit or ("too_large" if huge else None)
+
     def measures(self) -> list[Measure]:
         return [*self._totals(), *self._regression(), *self._active()]
 
@@ -340,7 +323,9 @@ class _Pair:
         if flaw is not None or ratio is None:
             return [_none(name, "fraction", n, flaw or "no_benchmark") for name in names]
         grown = self.series.equity[-1] / self.series.equity[0]
-        figures = (ratio - 1.0, grown - ratio, grown / ratio - 1.0)
+        # A ratio of 0 is one too small for a float.
+        geometric = grown / ratio - 1.0 if ratio > 0.0 else math.inf
+        figures = (ratio - 1.0, grown - ratio, geometric)
         return [
             _some(name, figure, "fraction", n) for name, figure in zip(names, figures, strict=True)
         ]
@@ -348,9 +333,7 @@ class _Pair:
     def _regression(self) -> list[Measure]:
         """Fit own = alpha + beta * benchmark by least squares, classical standard errors."""
         n, k = len(self.own), self.series.k
-        mean_own, mean_other = _mean(self.own), _mean(self.other)
-        sxx = math.fsum((x - mean_other) ** 2 for x in self.other)
-        flaw = self.series.flaw or ("too_few_rows" if n < 3 else None)
+        flaw = self.unfit or ("too_few_rows" if n < 3 else None)
         if flaw is None and not moments(self.other).deviation:
             flaw = "no_variation"
         if flaw is not None:
@@ -360,31 +343,40 @@ class _Pair:
                 _none("jensen_alpha_se", "fraction/year", n, flaw),
                 _none("jensen_alpha_t", "ratio", n, flaw),
             ]
+        mean_own, mean_other = _mean(self.own), _mean(self.other)
+        sxx = math.fsum((x - mean_other) ** 2 for x in self.other)
         pairs = list(zip(self.own, self.other, strict=True))
         beta = math.fsum((y - mean_own) * (x - mean_other) for y, x in pairs) / sxx
         alpha = mean_own - beta * mean_other
         left = [(y - mean_own) - beta * (x - mean_other) for y, x in pairs]
         noise = math.fsum(row * row for row in left) / (n - 2)
         error = math.sqrt(noise * (1.0 / n + mean_other**2 / sxx))
-        exact = "no_variation" if error <= _NO_SPREAD else None
-        return [
+        exact = "no_variation" if error <= NO_SPREAD else None
+        found = [
             _some("beta", beta, "ratio", n),
             _scaled("jensen_alpha", alpha, k, "fraction/year", n, None),
             _scaled("jensen_alpha_se", error, k, "fraction/year", n, None),
             _scaled("jensen_alpha_t", None if exact else alpha / error, 1.0, "ratio", n, exact),
         ]
+        sure = {"jensen_alpha": of_intercept(alpha, left, self.other, k or 1.0)}
+        return _with_precision(found, sure)
 
     def _active(self) -> list[Measure]:
-        active = moments([own - other for own, other in zip(self.own, self.other, strict=True)])
-        root = math.sqrt(self.series.k) if self.series.k is not None else None
-        n, spread = active.n, active.deviation or 0.0
-        short = self.series.flaw or ("too_few_rows" if n < 2 else None)
+        rows = [] if self.unfit else [a - b for a, b in zip(self.own, self.other, strict=True)]
+        active = moments(rows)
+        k, n, spread = self.series.k, len(self.own), active.deviation or 0.0
+        root = math.sqrt(k) if k is not None else None
+        short = self.unfit or ("too_few_rows" if n < 2 else None)
         flat = short or (None if spread else "no_variation")
         ratio = (active.mean or 0.0) / spread if spread else None
-        return [
+        found = [
             _scaled("tracking_error", spread, root, "fraction/year", n, short),
             _scaled("information_ratio", ratio, root, "ratio", n, flat),
         ]
+        if short:
+            return found
+        sure = {"tracking_error": none_known(n), "information_ratio": of_sharpe(rows, root or 1.0)}
+        return _with_precision(found, sure)
 
 
 NO_K = "no_calendar"
@@ -414,6 +406,14 @@ def _some(name: str, value: float, unit: str, n: int) -> Measure:
     if not math.isfinite(value):
         return _none(name, unit, n, "too_large")
     return Measure(name=name, value=value, unit=unit, n=n)
+
+
+def _with_precision(found: list[Measure], sure: Mapping[str, Precision]) -> list[Measure]:
+    """Return measures with how sure they are, those that have a value."""
+    return [
+        replace(measure, precision=sure.get(measure.name)) if measure.value is not None else measure
+        for measure in found
+    ]
 
 
 def _scaled(

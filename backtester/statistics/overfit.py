@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from backtester.statistics.distributions import normal_cdf, normal_quantile
 from backtester.statistics.metrics import Measure
+from backtester.statistics.moments import LARGEST_RETURN
 
 _EULER = 0.5772156649015329
 FEWEST_RETURNS = 4
@@ -115,7 +116,8 @@ def min_track_record_length(
         return Measure(name=name, value=None, unit="count", n=0, reason="not_above_threshold")
     if spread is None:
         return Measure(name=name, value=None, unit="count", n=0, reason="moments_do_not_fit")
-    value = 1.0 + spread * (normal_quantile(level) / (sharpe - threshold)) ** 2
+    away = normal_quantile(level) / (sharpe - threshold)
+    value = 1.0 + spread * away * away
     if not math.isfinite(value):
         return Measure(name=name, value=None, unit="count", n=0, reason="too_large")
     return Measure(name=name, value=value, unit="count", n=0)
@@ -134,7 +136,8 @@ class Overfitting:
         blocks: Number of blocks.
         logits: Of each split, in the order of the splits: log of the relative rank out of sample
             over its complement, mean over those that were best in sample.
-        reason: Why there is no figure (``too_few_trials``, ``too_few_rows``), else None.
+        reason: Why there is no figure (``too_few_trials``, ``too_few_rows``, ``too_large``), else
+            None.
     """
 
     pbo: float | None
@@ -166,11 +169,13 @@ def pbo(returns: npt.ArrayLike, *, blocks: int = MOST_BLOCKS) -> Overfitting:
         raise ValueError("returns are sessions x trials, every one finite")
     each, trials = table.shape[0] // blocks, table.shape[1]
     rows = each * blocks
-    if trials < 2 or each < 2:
+    reason = "too_few_trials" if trials < 2 else "too_few_rows" if each < 2 else None
+    if reason is None and np.abs(table).max() > LARGEST_RETURN:
+        reason = "too_large"
+    if reason is not None:
         return Overfitting(
-            pbo=None, splits=0, trials=trials, rows=rows, blocks=blocks,
-            reason="too_few_trials" if trials < 2 else "too_few_rows",
-        )  # fmt: skip
+            pbo=None, splits=0, trials=trials, rows=rows, blocks=blocks, reason=reason
+        )
     chosen = _splits(blocks)
     merit = _merits(table[table.shape[0] - rows :], blocks, chosen)
     # The splits are in lexicographic order, in which the complement of the first is the last.
@@ -207,8 +212,8 @@ def _spread(sharpe: float, skew: float, kurtosis: float) -> float | None:
     """
     if not all(map(math.isfinite, (sharpe, skew, kurtosis))):
         raise ValueError("a Sharpe ratio or a moment is not finite: leave the figure out")
-    spread = 1.0 - skew * sharpe + (kurtosis - 1.0) / 4.0 * sharpe**2
-    return spread if spread > 0.0 else None
+    spread = 1.0 - skew * sharpe + (kurtosis - 1.0) / 4.0 * sharpe * sharpe
+    return spread if 0.0 < spread < math.inf else None
 
 
 def _splits(blocks: int) -> npt.NDArray[np.bool_]:

@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from backtester.statistics.inference import Interval, mean_interval
-from backtester.statistics.metrics import Measure, finite
+from backtester.statistics.metrics import Measure
+from backtester.statistics.moments import finite
 
 KINDS = ("spearman", "kendall")
+
+# Of one block of rows, so that many tickers take no gigabytes.
+_PAIRS_AT_ONCE = 2_000_000
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Whole = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +113,7 @@ def rank_ic(
     r, a = np.array(ratings, dtype=np.float64), np.array(alphas, dtype=np.float64)
     if r.ndim != 2 or r.shape != a.shape or len(sessions) != r.shape[0]:
         raise ValueError(f"ratings {r.shape}, alphas {a.shape}, {len(sessions)} sessions")
-    correlate = spearman if kind == "spearman" else kendall_tau_b
-    by_session: list[float | None] = []
-    for rating, alpha in zip(r, a, strict=True):
-        both = ~(np.isnan(rating) | np.isnan(alpha))
-        by_session.append(correlate(rating[both].tolist(), alpha[both].tolist()).value)
+    by_session = _by_session(r, a, kind)
     found = [(v, s) for v, s in zip(by_session, sessions, strict=True) if v is not None]
     return RankIC(
         by_session=tuple(by_session),
@@ -117,6 +121,52 @@ def rank_ic(
         kind=kind,
         without=len(by_session) - len(found),
     )
+
+
+def _by_session(r: Floats, a: Floats, kind: str) -> list[float | None]:
+    """Return `spearman` or `kendall_tau_b` of each row, over the columns that have both."""
+    if np.isinf(r).any() or np.isinf(a).any():
+        raise ValueError("a rating or an alpha is infinite: leave it out")
+    sums = _spearman_sums if kind == "spearman" else _kendall_sums
+    found: list[float | None] = []
+    step = max(1, _PAIRS_AT_ONCE // max(1, r.shape[1] ** 2))
+    for start in range(0, len(r), step):
+        rows = slice(start, start + step)
+        there = ~(np.isnan(r[rows]) | np.isnan(a[rows]))
+        columns = (one.tolist() for one in (there.sum(axis=1), *sums(r[rows], a[rows], there)))
+        for n, along, first, second in zip(*columns, strict=True):
+            value = None if n < 2 else _ratio(kind, along, first, second, n).value
+            found.append(value)
+    return found
+
+
+def _spearman_sums(r: Floats, a: Floats, there: Flags) -> tuple[Whole, Whole, Whole]:
+    n = there.sum(axis=1)
+    pairs = there[:, :, None] & there[:, None, :]
+    ranks = []
+    for values in (r, a):
+        here, other = values[:, :, None], values[:, None, :]
+        # Twice the average rank: those below count double, equals (itself among them) once.
+        below, equal = (other < here) & pairs, (other == here) & pairs
+        doubled = 2 * below.sum(axis=2) + equal.sum(axis=2) + 1
+        ranks.append(np.where(there, doubled, 0))
+    p, q = ranks
+    along = n * (p * q).sum(axis=1) - p.sum(axis=1) * q.sum(axis=1)
+    spread_p = n * (p * p).sum(axis=1) - p.sum(axis=1) ** 2
+    return along, spread_p, n * (q * q).sum(axis=1) - q.sum(axis=1) ** 2
+
+
+def _kendall_sums(r: Floats, a: Floats, there: Flags) -> tuple[Whole, Whole, Whole]:
+    pairs = there[:, :, None] & there[:, None, :]
+    signs = []
+    for values in (r, a):
+        here, other = values[:, :, None], values[:, None, :]
+        sign = (other > here).astype(np.int8) - (other < here).astype(np.int8)
+        signs.append(np.where(pairs, sign, 0))
+    one, two = signs
+    # Every pair is there twice.
+    along = (one * two).sum(axis=(1, 2), dtype=np.int64) // 2
+    return along, np.count_nonzero(one, (1, 2)) // 2, np.count_nonzero(two, (1, 2)) // 2
 
 
 def monotonicity(groups: Mapping[int, Sequence[float]]) -> Measure:

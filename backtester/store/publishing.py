@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,8 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from backtester.errors import BacktesterError, DataError, UsageError
+from backtester.score.definition import DEFAULT_SCORE
+from backtester.score.files import ScoreCard, StoredScore
 from backtester.score.ledger import LEDGER_NAME, read_ledger_rows
 from backtester.store.query import EXAMPLES
 from backtester.store.rows import RunDocument, arrow_tables
@@ -28,8 +30,8 @@ from backtester.store.schema import (
     schema_fingerprint,
     schema_markdown,
 )
-from backtester.store.score_rows import ledger_table
-from backtester.store.score_tables import LEDGER
+from backtester.store.score_rows import ledger_table, score_tables
+from backtester.store.score_tables import LEDGER, SCORE_TABLES, SCORES
 from backtester.store.summary import (
     PublishedState,
     RatingRow,
@@ -38,6 +40,7 @@ from backtester.store.summary import (
     paid_words,
     problems,
     published_runs,
+    published_scores,
     published_states,
     rating_rows,
     run_bill,
@@ -45,11 +48,12 @@ from backtester.store.summary import (
     run_summary,
     sights,
 )
-from backtester.store.tables import TABLES_OF_A_RUN
+from backtester.store.tables import RETURNS, TABLES_OF_A_RUN
 
 __all__ = [
     "RunDocument",
     "publish",
+    "publish_score",
     "rebuild",
     "published_runs",
     "PublishedState",
@@ -100,6 +104,53 @@ def publish(
         _insert_ledger(connection, database)
 
 
+def publish_score(
+    database: Path,
+    run_id: str,
+    results_root: str,
+    *,
+    score: StoredScore,
+    cards: Sequence[ScoreCard],
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+) -> bool:
+    """Put one more score of a published run into the database, and leave the rest of it alone.
+
+    Args:
+        database: See `publish`.
+        run_id: The run.
+        results_root: Of the decisions that were scored.
+        score: What is new or was made again; not the run's own, whose returns are the journal's.
+        cards: Of all scores of these decisions, this one's among them.
+        lock_timeout_s: See `publish`.
+
+    Returns:
+        False where the database does not hold this very run and its other scores: then the whole
+        run has to be published.
+
+    Raises:
+        UsageError: See `publish`; so DataError.
+    """
+    others = {card.score_id for card in cards} - {score.score_id}
+    state = published_states(database).get(run_id)
+    wanted = ("finished", results_root)
+    if state is None or (state.status, state.results_root) != wanted:
+        return False
+    known = set(published_scores(database, run_id))
+    if score.score_id == DEFAULT_SCORE or known - {score.score_id} != others:
+        return False
+    tables = score_tables(run_id, [score], cards=cards)
+    with _replacing(database, lock_timeout_s, keep=True) as connection:
+        connection.execute(f"DELETE FROM {SCORES.name} WHERE run_id = ?", [run_id])
+        for table in (RETURNS, *SCORE_TABLES) if score.score_id in known else ():
+            connection.execute(
+                f"DELETE FROM {table.name} WHERE run_id = ? AND score_id = ?",
+                [run_id, score.score_id],
+            )
+        _insert(connection, run_id, tables)
+        _insert_ledger(connection, database)
+    return True
+
+
 def rebuild(
     database: Path,
     load: Callable[[], Iterable[RunDocument]],
@@ -137,7 +188,7 @@ def _insert(
     connection: duckdb.DuckDBPyConnection, run_id: str, tables: Mapping[str, pa.Table]
 ) -> None:
     for table in TABLES_OF_A_RUN:
-        if not tables[table.name].num_rows:
+        if table.name not in tables or not tables[table.name].num_rows:
             continue
         connection.register("incoming", tables[table.name].combine_chunks())
         try:

@@ -53,16 +53,16 @@ _SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
 EXAMPLES: Final = (
     (
         "SELECT rating, n, mean_return, mean_alpha, hit_rate FROM alpha_by_rating "
-        "WHERE run_id = '{run_id}' AND score_id = 'default' ORDER BY rating"
+        "WHERE run_id = '{run_id}' ORDER BY rating"
     ),
     (
         "SELECT ticker, n_directional, right_calls, hit_rate, mean_directional_alpha "
-        "FROM alpha_by_ticker WHERE run_id = '{run_id}' AND score_id = 'default' "
+        "FROM alpha_by_ticker WHERE run_id = '{run_id}' "
         "ORDER BY mean_directional_alpha DESC, ticker"
     ),
     (
         "SELECT session, symbol, rating, raw_total, alpha FROM scored_decisions "
-        "WHERE run_id = '{run_id}' AND score_id = 'default' AND signed_alpha IS NOT NULL "
+        "WHERE run_id = '{run_id}' AND signed_alpha IS NOT NULL "
         "ORDER BY signed_alpha DESC, session, ticker, trial LIMIT 5"
     ),
 )

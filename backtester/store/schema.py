@@ -31,7 +31,9 @@ _INTRODUCTION: Final = (
     "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy; "
     "write rating > 'Hold'::rating to compare, a bare 'Hold' compares as text; or filter on the "
     "number rating_rank, from -2 (Sell) over 0 (Hold) to 2 (Buy), NULL where no rating was read. "
-    "Columns marked * depend on clock, cache or machine; all others come out the same in a replay."
+    "Tables with a score_id hold every score of a run: filter on it, 'default' is the run's own; "
+    "views show the run's own score, and every score under a name that ends in _all. Columns "
+    "marked * depend on clock, cache or machine; all others come out the same in a replay."
 )
 
 
@@ -100,6 +102,9 @@ def schema_document(*, as_json: bool = False) -> str:
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
         lines += ["", f"{kind} {relation.name}: {_headline(relation)}"]
         lines.append(f"  one row for each {', '.join(relation.key)}")
+        if isinstance(relation, View) and relation.like:
+            lines.append(f"  columns: those of {relation.like}")
+            continue
         name_width = max(len(column.name) for column in relation.columns) + 2
         type_width = max(len(_type_of(column)) for column in relation.columns)
         for column in relation.columns:
@@ -119,14 +124,21 @@ def schema_markdown() -> str:
         kind = "Table" if isinstance(relation, Table) else "View"
         lines += ["", f"## {kind} `{relation.name}`", "", _headline(relation), ""]
         lines += [f"One row for each: {', '.join(relation.key)}.", ""]
+        if isinstance(relation, View) and relation.like:
+            lines += [f"Columns: those of `{relation.like}`.", "", *_sql_lines(relation)]
+            continue
         lines += ["| column | type | unit | meaning | NULL |", "|---|---|---|---|---|"]
         for column in relation.columns:
             mark = "" if column.repeats else " *"
             cells = (f"{column.name}{mark}", _type_of(column), column.unit, column.meaning)
             lines.append("| " + " | ".join(_md(cell) for cell in (*cells, column.null)) + " |")
         if isinstance(relation, View):
-            lines += ["", "```sql", relation.sql.strip(), "```"]
+            lines += ["", *_sql_lines(relation)]
     return "\n".join(lines) + "\n"
+
+
+def _sql_lines(view: View) -> list[str]:
+    return ["```sql", view.sql.strip(), "```"]
 
 
 def _fingerprint(statements: Sequence[str]) -> str:
@@ -134,7 +146,9 @@ def _fingerprint(statements: Sequence[str]) -> str:
 
 
 def _view_statements() -> tuple[str, ...]:
-    return tuple(f"CREATE VIEW {view.name} AS {view.sql}" for view in VIEWS)
+    # A view of the run's own score is taken from that of every score.
+    ordered = sorted(VIEWS, key=lambda view: not view.like)
+    return tuple(f"CREATE VIEW {view.name} AS {view.sql}" for view in ordered)
 
 
 def _comment_statements() -> tuple[str, ...]:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from backtester.errors import DataError
 from backtester.score.definition import DEFAULT_SCORE
 from backtester.score.files import ScoreCard, StoredScore
-from backtester.score.ledger import ScoredTrial
+from backtester.score.labels import score_label
 from backtester.score.records import schema_of
+from backtester.score.trials import ScoredTrial
 from backtester.store.score_tables import LEDGER, SCORE_TABLES, SCORES
 from backtester.store.tables import RETURNS
 from backtester.store.terms import LIMIT, SUMMED_UNITS, Table
@@ -22,6 +23,7 @@ from backtester.store.terms import LIMIT, SUMMED_UNITS, Table
 _ARROW: Final[dict[str, pa.DataType]] = {
     "VARCHAR": pa.string(),
     "VARCHAR[]": pa.list_(pa.string()),
+    "INTEGER[]": pa.list_(pa.int32()),
     "BOOLEAN": pa.bool_(),
     "INTEGER": pa.int32(),
     "BIGINT": pa.int64(),
@@ -30,8 +32,15 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 }
 
 
-def score_tables(run_id: str, scores: Sequence[StoredScore]) -> Mapping[str, pa.Table]:
+def score_tables(
+    run_id: str, scores: Sequence[StoredScore], *, cards: Sequence[ScoreCard] | None = None
+) -> Mapping[str, pa.Table]:
     """Return the rows of a run's scores, by table; `returns` without those of its own score.
+
+    Args:
+        run_id: The run.
+        scores: What to give rows of.
+        cards: Of which scores to give the line of table ``scores``; None for those.
 
     Raises:
         DataError: A number is too large to be added up exactly, or a score is there twice.
@@ -39,7 +48,8 @@ def score_tables(run_id: str, scores: Sequence[StoredScore]) -> Mapping[str, pa.
     names = [score.score_id for score in scores]
     if len(set(names)) != len(names):
         raise DataError(f"run {run_id}: a score is there twice: hand each in once")
-    found = {SCORES.name: _cards(run_id, [score.card for score in scores])}
+    shown = [score.card for score in scores] if cards is None else cards
+    found = {SCORES.name: _cards(run_id, shown)}
     for table in SCORE_TABLES:
         if table is not SCORES:
             found[table.name] = _joined(table, run_id, scores)
@@ -87,29 +97,59 @@ def _plain_times(found: pa.Table) -> pa.Table:
 
 
 def _cards(run_id: str, cards: Sequence[ScoreCard]) -> pa.Table:
-    rows = [_card_row(run_id, card) for card in cards]
+    own = next((card.definition for card in cards if card.score_id == DEFAULT_SCORE), None)
+    rows = []
+    for card in cards:
+        try:
+            rows.append(_card_row(run_id, card, own))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"run {run_id}, score {card.score_id}: its definition is damaged or of another "
+                f"release ({error!r}): remove its folder and score again"
+            ) from error
     return _table(SCORES, rows)
 
 
-def _card_row(run_id: str, card: ScoreCard) -> dict[str, Any]:
+# Columns of `scores` that a definition has under the same name.
+_AS_DEFINED: Final = (
+    "horizon",
+    "horizons",
+    "entry_rule",
+    "decision_time",
+    "benchmark",
+    "universe",
+    "fold",
+    "slots",
+    "rebalance",
+    "fractional",
+    "start_cash",
+    "haircut",
+    "rf_annual",
+    "placebo_draws",
+    "seed",
+    "snapshot_id",
+)
+
+
+def _card_row(run_id: str, card: ScoreCard, own: Mapping[str, Any] | None) -> dict[str, Any]:
     definition = card.definition
     policy = definition["policy"]
     return {
+        **{name: definition[name] for name in _AS_DEFINED},
         "run_id": run_id,
         "score_id": card.score_id,
+        "label": score_label(definition, own, snapshot=card.snapshot_name),
         "policy": policy["name"],
+        "hold": policy["hold"],
         "weights": _json(policy["weights"]),
         "costs": _json(definition["costs"]),
-        "horizon": definition["horizon"],
-        "entry_rule": definition["entry_rule"],
-        "benchmark": definition["benchmark"],
         "first_date": date.fromisoformat(definition["first"]),
         "last_date": date.fromisoformat(definition["last"]),
-        "snapshot_id": definition["snapshot_id"],
         "snapshot_name": card.snapshot_name,
         "model_cost_charged": definition["charge_model_cost"],
         "no_book": card.no_book,
         "known_trials": card.known_trials,
+        "family_trials": card.family_trials,
         "definition": _json(definition),
     }
 

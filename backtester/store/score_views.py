@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from backtester.store.terms import Column, View, col
+from backtester.store.terms import Column, View, col, with_all_scores
 
 _GROUP: Final = (
     col("run_id", "VARCHAR", "", "Run."),
@@ -20,6 +20,8 @@ _PERFORMANCE: Final[Mapping[str, tuple[str, str]]] = {
     "cagr": ("fraction/year", "Growth a year, by calendar time."),
     "volatility": ("fraction/year", "Deviation of session returns, annualised."),
     "sharpe": ("ratio", "Annualised."),
+    "sharpe_low": ("ratio", "Lower end of its 95 % interval."),
+    "sharpe_high": ("ratio", "Upper end."),
     "sortino": ("ratio", "Annualised, downside deviation over all n."),
     "max_drawdown": ("fraction", "Deepest fall below a former peak."),
     "calmar": ("ratio", "cagr / max_drawdown."),
@@ -37,12 +39,27 @@ _PERFORMANCE: Final[Mapping[str, tuple[str, str]]] = {
     "orders_rejected": ("orders", "Orders rejected; see orders.reason."),
     "probabilistic_sharpe": ("fraction", "Probability that the true ratio is above 0."),
     "deflated_sharpe": ("fraction", "The same, above what luck finds in so many trials."),
+    "min_track_record_length": ("returns", "Needed to tell the ratio from 0 at 95 %."),
     "pbo": ("fraction", "Probability of backtest overfitting, over the stored trials."),
 }
 
 
+_SOURCES: Final = {
+    "sharpe_low": ("sharpe", "low"),
+    "sharpe_high": ("sharpe", "high"),
+    "rank_ic": ("rank_ic_spearman", "value"),
+    "rank_ic_low": ("rank_ic_spearman", "low"),
+    "rank_ic_high": ("rank_ic_spearman", "high"),
+}
+"""Columns that are not the value of a figure of their own name."""
+
+
 def _pivot(names: Sequence[str]) -> str:
-    return ",\n    ".join(f"max(value) FILTER (metric = '{name}') AS {name}" for name in names)
+    sources = {name: _SOURCES.get(name, (name, "value")) for name in names}
+    return ",\n    ".join(
+        f"max({end}) FILTER (metric = '{metric}') AS {name}"
+        for name, (metric, end) in sources.items()
+    )
 
 
 def _columns(figures: Mapping[str, tuple[str, str]]) -> tuple[Column, ...]:
@@ -135,7 +152,9 @@ def _interval_of(metric: str) -> str:
         f"max(effective_n) FILTER (metric = '{metric}') AS effective_n,\n    "
         f"max(low) FILTER (metric = '{metric}') AS low,\n    "
         f"max(high) FILTER (metric = '{metric}') AS high,\n    "
-        f"max(reason) FILTER (metric = '{metric}') AS reason"
+        f"max(p_value) FILTER (metric = '{metric}') AS p_value,\n    "
+        f"max(reason) FILTER (metric = '{metric}') AS reason,\n    "
+        + _pivot(("rank_ic", "rank_ic_low", "rank_ic_high"))
     )
 
 
@@ -144,7 +163,11 @@ _INTERVAL: Final = (
     col("effective_n", "DOUBLE", "cells", "Independent ones.", null="see reason"),
     col("low", "DOUBLE", "fraction", "Of mean_directional_alpha: lower end.", null="see reason"),
     col("high", "DOUBLE", "fraction", "Upper end.", null="see reason"),
+    col("p_value", "DOUBLE", "fraction", "Of no effect, two-sided.", null="see reason"),
     col("reason", "VARCHAR", "", "Why there is no interval.", null="there is one"),
+    col("rank_ic", "DOUBLE", "ratio", "Mean rank IC of a session.", null=_NO_VALUE),
+    col("rank_ic_low", "DOUBLE", "ratio", "Lower end of its interval.", null=_NO_VALUE),
+    col("rank_ic_high", "DOUBLE", "ratio", "Upper end.", null=_NO_VALUE),
 )
 
 ALPHA_BY_HORIZON: Final = View(
@@ -167,11 +190,11 @@ GROUP BY run_id, score_id, horizon""",
 )
 
 ALPHA_BY_FOLD: Final = View(
-    name="alpha_by_fold",
+    name="alpha_by_fold_all",
     question="Was it right in every part of the time?",
     note=(
-        "Walk-forward folds of a score that was asked for them (`backtester score RUN --fold 6M`); "
-        "the interval is that of mean_directional_alpha."
+        "Walk-forward folds of the scores that were asked for them (`backtester score RUN --fold "
+        "6M`); a run's own has none. The interval is that of mean_directional_alpha."
     ),
     key=("run_id", "score_id", "fold", "horizon"),
     columns=(
@@ -217,7 +240,7 @@ WITH own AS (
 )
 SELECT b.run_id, b.score_id, b.trial, own.window_excess, own.geometric,
     b.jensen_alpha AS jensen, b.jensen_alpha_se AS jensen_se, b.beta
-FROM book_performance b LEFT JOIN own USING (run_id, score_id)
+FROM book_performance_all b LEFT JOIN own USING (run_id, score_id)
 WHERE b.book = 'ratings'""",
 )
 
@@ -260,6 +283,7 @@ SCORE_COMPARISON: Final = View(
     key=("run_id", "score_id"),
     columns=(
         *_GROUP,
+        col("label", "VARCHAR", "", "What it differs by from the run's own."),
         col("policy", "VARCHAR", "", "What a rating is worth."),
         col("horizon", "INTEGER", "sessions", "Decision to exit."),
         col("entry_rule", "VARCHAR", "", "Fill rule."),
@@ -271,30 +295,45 @@ SCORE_COMPARISON: Final = View(
         col("mean_directional_alpha", "DOUBLE", "fraction", "Their mean.", null="no such call"),
         col("low", "DOUBLE", "fraction", "Its interval: lower end.", null="too few windows"),
         col("high", "DOUBLE", "fraction", "Upper end.", null="too few windows"),
+        col("reason", "VARCHAR", "", "Why there is no interval.", null="there is one"),
+        col("sessions", "BIGINT", "sessions", "Session returns of the book.", null="no book"),
         col("total_return", "DOUBLE", "fraction", "Of the book.", null=_NO_VALUE),
         col("buy_and_hold", "DOUBLE", "fraction", "Of that book.", null=_NO_VALUE),
         col("equal_weight", "DOUBLE", "fraction", "Of that book.", null=_NO_VALUE),
         col("sharpe", "DOUBLE", "ratio", "Of the book, annualised.", null=_NO_VALUE),
+        col("sharpe_low", "DOUBLE", "ratio", "Lower end of its interval.", null=_NO_VALUE),
+        col("sharpe_high", "DOUBLE", "ratio", "Upper end.", null=_NO_VALUE),
         col("max_drawdown", "DOUBLE", "fraction", "Of the book.", null=_NO_VALUE),
         col("deflated_sharpe", "DOUBLE", "fraction", "See book_performance.", null=_NO_VALUE),
-        col("known_trials", "BIGINT", "trials", "At least so many were tried.", repeats=False),
+        col("known_trials", "BIGINT", "trials", "At least so many when made.", repeats=False),
+        col("trials_by_now", "BIGINT", "trials", "At least so many by now.", repeats=False),
     ),
     sql="""
-WITH books AS (
+WITH tried AS (
+    SELECT s.run_id, s.score_id, count(DISTINCT l.trial_hash) AS trials_by_now
+    FROM scores s LEFT JOIN ledger l ON list_has_any(l.universe, s.universe)
+        AND l.first_date <= s.last_date AND l.last_date >= s.first_date
+    GROUP BY s.run_id, s.score_id
+), books AS (
     SELECT run_id, score_id,
+        max(sessions) FILTER (book = 'ratings') AS sessions,
         max(total_return) FILTER (book = 'ratings') AS total_return,
         max(total_return) FILTER (book = 'buy_and_hold') AS buy_and_hold,
         max(total_return) FILTER (book = 'equal_weight') AS equal_weight,
         max(sharpe) FILTER (book = 'ratings') AS sharpe,
+        max(sharpe_low) FILTER (book = 'ratings') AS sharpe_low,
+        max(sharpe_high) FILTER (book = 'ratings') AS sharpe_high,
         max(max_drawdown) FILTER (book = 'ratings') AS max_drawdown,
         max(deflated_sharpe) FILTER (book = 'ratings') AS deflated_sharpe
-    FROM book_performance WHERE coalesce(trial, 0) = 0 GROUP BY run_id, score_id
+    FROM book_performance_all WHERE coalesce(trial, 0) = 0 GROUP BY run_id, score_id
 )
-SELECT s.run_id, s.score_id, s.policy, s.horizon, s.entry_rule, s.costs, s.first_date,
+SELECT s.run_id, s.score_id, s.label, s.policy, s.horizon, s.entry_rule, s.costs, s.first_date,
     s.last_date, s.snapshot_name, d.n, d.value AS mean_directional_alpha, d.low, d.high,
-    b.total_return, b.buy_and_hold, b.equal_weight, b.sharpe, b.max_drawdown, b.deflated_sharpe,
-    s.known_trials
+    d.reason, b.sessions, b.total_return, b.buy_and_hold, b.equal_weight, b.sharpe,
+    b.sharpe_low, b.sharpe_high, b.max_drawdown, b.deflated_sharpe, s.known_trials,
+    greatest(t.trials_by_now, s.known_trials) AS trials_by_now
 FROM scores s
+LEFT JOIN tried t USING (run_id, score_id)
 LEFT JOIN books b USING (run_id, score_id)
 LEFT JOIN metrics d ON d.run_id = s.run_id AND d.score_id = s.score_id
     AND d.subject = 'decisions' AND d.scope = 'all' AND d.horizon = s.horizon
@@ -348,7 +387,11 @@ GROUP BY run_id, score_id, trial, ticker""",
 TRIALS_KNOWN: Final = View(
     name="trials_known",
     question="How often was this universe and window looked at?",
-    note="From the ledger, deleted runs included; what other workspaces tried is unknown.",
+    note=(
+        "From the ledger, deleted runs included; what other workspaces tried is unknown. Trials "
+        "of other universes and windows that share instruments and days are counted in "
+        "score_comparison.trials_by_now, which a Sharpe ratio is held against."
+    ),
     key=("family",),
     columns=(
         col("family", "VARCHAR", "sha256", "Universe and window."),
@@ -367,14 +410,14 @@ FROM ledger GROUP BY family""",
 )
 
 SCORE_VIEWS: Final = (
-    BOOK_PERFORMANCE,
-    CERTAINTY,
-    ALPHA_BY_HORIZON,
+    *with_all_scores(BOOK_PERFORMANCE),
+    *with_all_scores(CERTAINTY),
+    *with_all_scores(ALPHA_BY_HORIZON),
     ALPHA_BY_FOLD,
-    ALPHAS,
-    PLACEBO_BAND,
+    *with_all_scores(ALPHAS),
+    *with_all_scores(PLACEBO_BAND),
     SCORE_COMPARISON,
-    BOOK_BY_MONTH,
-    BOOK_BY_TICKER,
+    *with_all_scores(BOOK_BY_MONTH),
+    *with_all_scores(BOOK_BY_TICKER),
     TRIALS_KNOWN,
 )

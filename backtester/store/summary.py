@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
@@ -159,6 +159,16 @@ def published_states(database: Path) -> Mapping[str, PublishedState]:
     return {row["run_id"]: PublishedState(row["status"], row["results_root"]) for row in rows}
 
 
+def published_scores(database: Path, run_id: str) -> tuple[str, ...]:
+    """Return the names of a run's scores in the database, sorted.
+
+    Raises:
+        DataError: There is no database, or it is damaged or of another version.
+    """
+    query = "SELECT score_id FROM scores WHERE run_id = ? ORDER BY score_id"
+    return tuple(row["score_id"] for row in rows_of(database, query, [run_id]))
+
+
 def rating_rows(database: Path, run_id: str, *, score_id: str = "default") -> tuple[RatingRow, ...]:
     """Return a run's rating table: Sell, Underweight, Hold, Overweight, Buy, unread.
 
@@ -167,7 +177,7 @@ def rating_rows(database: Path, run_id: str, *, score_id: str = "default") -> tu
     Raises:
         DataError: There is no database, it is damaged, or it has no such run and score.
     """
-    query = "SELECT * FROM alpha_by_rating WHERE run_id = ? AND score_id = ? ORDER BY rating"
+    query = "SELECT * FROM alpha_by_rating_all WHERE run_id = ? AND score_id = ? ORDER BY rating"
     rows = rows_of(database, query, [run_id, score_id])
     if not rows:
         _unknown(database, run_id, score_id)
@@ -181,7 +191,7 @@ def run_summary(database: Path, run_id: str, *, score_id: str = "default") -> Ru
     Raises:
         DataError: There is no database, it is damaged, or it has no such run and score.
     """
-    query = "SELECT * FROM run_summary WHERE run_id = ? AND score_id = ?"
+    query = "SELECT * FROM run_summary_all WHERE run_id = ? AND score_id = ?"
     rows = rows_of(database, query, [run_id, score_id])
     if not rows:
         _unknown(database, run_id, score_id)
@@ -255,18 +265,27 @@ FROM cells WHERE run_id = ? AND status <> 'done' GROUP BY ALL ORDER BY status, k
 
 _ALPHA_PROBLEMS: Final = """
 SELECT alpha_reason, count(*) AS n FROM returns
-WHERE run_id = ? AND alpha IS NULL AND raw_total IS NOT NULL GROUP BY ALL ORDER BY alpha_reason"""
+WHERE run_id = ? AND score_id = 'default' AND alpha IS NULL AND raw_total IS NOT NULL
+GROUP BY ALL ORDER BY alpha_reason"""
 
 
-def run_document(database: Path, run_id: str) -> Mapping[str, object]:
+def run_document(
+    database: Path, run_id: str, *, score_id: str | None = None
+) -> Mapping[str, object]:
     """Return a run's figures as JSON values: summary, ratings, audit, costs, cache, knowledge.
 
+    Args:
+        database: Published database.
+        run_id: Run.
+        score_id: Score that summary and ratings are of; default the run's own.
+
     Raises:
-        DataError: There is no database, it is damaged, or it has no such run.
+        DataError: There is no database, it is damaged, or it has no such run and score.
     """
+    score = score_id or "default"
     return {
-        "summary": asdict(run_summary(database, run_id)),
-        "ratings": [asdict(row) for row in rating_rows(database, run_id)],
+        "summary": asdict(run_summary(database, run_id, score_id=score)),
+        "ratings": [asdict(row) for row in rating_rows(database, run_id, score_id=score)],
         "leak_audit": _of_run(database, LEAK_AUDIT, run_id),
         "cost_by_node": _of_run(database, COST_BY_NODE, run_id),
         "cost_by_day": _of_run(database, COST_BY_DAY, run_id),
@@ -354,7 +373,7 @@ def _unknown(database: Path, run_id: str, score_id: str) -> NoReturn:
     )
 
 
-def rows_of(database: Path, query: str, parameters: list[str]) -> list[dict[str, Any]]:
+def rows_of(database: Path, query: str, parameters: Sequence[str | int]) -> list[dict[str, Any]]:
     """Return the rows of one of the product's own queries.
 
     Raises:
@@ -362,7 +381,7 @@ def rows_of(database: Path, query: str, parameters: list[str]) -> list[dict[str,
     """
     with open_results(database) as connection:
         try:
-            found = connection.execute(query, parameters)
+            found = connection.execute(query, list(parameters))
             names = [str(column[0]) for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
         except duckdb.Error as error:

@@ -14,7 +14,7 @@ Conventions that hold for all tables:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from backtester.records import RATINGS, CellStatus, LessonStatus, ReturnStatus
@@ -105,6 +105,7 @@ class View:
         key: Columns that name a row; exports are ordered by them.
         columns: In order.
         sql: The SELECT.
+        like: The view of the run's own score alone that has the same columns, or empty.
     """
 
     name: str
@@ -113,6 +114,32 @@ class View:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     sql: str
+    like: str = ""
+
+
+ALL_SCORES: Final = "_all"
+"""What a view's name ends in that holds the rows of every score."""
+
+
+def with_all_scores(view: View) -> tuple[View, View]:
+    """Return the view of the run's own score, and the one of every score that it is taken from.
+
+    A second score would double the rows of whoever does not ask for one: so that the plain name is
+    the safe one.
+
+    Args:
+        view: Under its plain name, with the SELECT for every score.
+    """
+    own = replace(
+        view, sql=f"SELECT * FROM {view.name}{ALL_SCORES} WHERE score_id = {literal('default')}"
+    )
+    every = replace(
+        view,
+        name=f"{view.name}{ALL_SCORES}",
+        note=f"As {view.name}, for every score: name one, or group by score_id.",
+        like=view.name,
+    )
+    return own, every
 
 
 @dataclass(frozen=True, kw_only=True)

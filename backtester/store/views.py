@@ -10,7 +10,7 @@ from typing import Final
 
 from backtester.store.money import CACHE_EFFICIENCY, COST_BY_DAY, COST_BY_NODE
 from backtester.store.score_views import SCORE_VIEWS
-from backtester.store.terms import RANK_MEANING, UNREAD, Column, View, col
+from backtester.store.terms import RANK_MEANING, UNREAD, Column, View, col, with_all_scores
 
 _NOTE_MEANS: Final = (
     "Scored decisions only. Means of windows that may overlap (see overlapping_windows): they are "
@@ -79,9 +79,17 @@ _MEASURES_SQL: Final = """
     count(*) FILTER (d.signed_alpha > 0) / nullif(count(d.signed_alpha), 0) AS hit_rate,
     count(*) FILTER (d.overlaps) AS overlapping_windows"""
 
+# A group that has no rows counts none; a join of groups is quicker than one of all rows.
+_MEASURED: Final = ", ".join(
+    f"coalesce(m.{column.name}, 0) AS {column.name}"
+    if column.type == "BIGINT"
+    else f"m.{column.name}"
+    for column in _MEASURES
+)
+
 SCORED_DECISIONS: Final = View(
     name="scored_decisions",
-    question="What did each scored decision earn, under each score?",
+    question="What did each scored decision earn?",
     note="Cells that are done or unread, warm-up left out. The other alpha views group this one.",
     key=("run_id", "score_id", "session", "ticker", "trial"),
     columns=(
@@ -151,7 +159,7 @@ def _alpha_view(name: str, question: str, column: Column, expression: str) -> Vi
         columns=(*_GROUP, column, *_MEASURES),
         sql=f"""
 SELECT d.run_id, d.score_id, {expression} AS {column.name},{_MEASURES_SQL}
-FROM scored_decisions d
+FROM scored_decisions_all d
 GROUP BY d.run_id, d.score_id, {expression}""",
     )
 
@@ -164,13 +172,15 @@ ALPHA_BY_RATING: Final = View(
     columns=(*_GROUP, _RATING, *_MEASURES),
     sql=f"""
 WITH wanted AS (
-    SELECT DISTINCT runs.run_id, coalesce(d.score_id, 'default') AS score_id,
-        unnest(enum_range(NULL::rating_row))::rating_row AS rating
-    FROM runs LEFT JOIN scored_decisions d USING (run_id)
+    SELECT run_id, score_id, unnest(enum_range(NULL::rating_row))::rating_row AS rating
+    FROM (SELECT run_id, 'default' AS score_id FROM runs
+        UNION SELECT DISTINCT run_id, score_id FROM returns)
+), measured AS (
+    SELECT d.run_id, d.score_id, d.rating,{_MEASURES_SQL}
+    FROM scored_decisions_all d GROUP BY d.run_id, d.score_id, d.rating
 )
-SELECT w.run_id, w.score_id, w.rating,{_MEASURES_SQL}
-FROM wanted w LEFT JOIN scored_decisions d USING (run_id, score_id, rating)
-GROUP BY w.run_id, w.score_id, w.rating""",
+SELECT w.run_id, w.score_id, w.rating, {_MEASURED}
+FROM wanted w LEFT JOIN measured m USING (run_id, score_id, rating)""",
 )
 
 ALPHA_BY_TICKER: Final = _alpha_view(
@@ -212,7 +222,7 @@ HIT_RATE: Final = View(
     sql="""
 WITH called AS (
     SELECT *, if(direction > 0, 'long', 'short') AS one_side
-    FROM scored_decisions WHERE signed_alpha IS NOT NULL
+    FROM scored_decisions_all WHERE signed_alpha IS NOT NULL
 )
 SELECT run_id, score_id, coalesce(one_side, 'all') AS side,
     count(*) AS n,
@@ -270,7 +280,7 @@ WITH counted AS (
             AS benchmarks,
         coalesce(list_sort(list(DISTINCT d.benchmark_basis)
             FILTER (d.benchmark_basis IS NOT NULL)), []) AS benchmark_bases,{_MEASURES_SQL}
-    FROM runs LEFT JOIN scored_decisions d USING (run_id)
+    FROM runs LEFT JOIN scored_decisions_all d USING (run_id)
     GROUP BY runs.run_id, runs.results_root, runs.horizon, runs.entry_rule,
         coalesce(d.score_id, 'default')
 )
@@ -323,13 +333,13 @@ GROUP BY w.run_id, w.audit""",
 )
 
 VIEWS: Final = (
-    SCORED_DECISIONS,
-    ALPHA_BY_RATING,
-    ALPHA_BY_TICKER,
-    ALPHA_BY_MONTH,
-    ALPHA_BY_KNOWLEDGE,
-    HIT_RATE,
-    RUN_SUMMARY,
+    *with_all_scores(SCORED_DECISIONS),
+    *with_all_scores(ALPHA_BY_RATING),
+    *with_all_scores(ALPHA_BY_TICKER),
+    *with_all_scores(ALPHA_BY_MONTH),
+    *with_all_scores(ALPHA_BY_KNOWLEDGE),
+    *with_all_scores(HIT_RATE),
+    *with_all_scores(RUN_SUMMARY),
     LEAK_AUDIT,
     COST_BY_NODE,
     COST_BY_DAY,

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from backtester.errors import ProviderError
+from backtester.errors import DataError, ProviderError
 
 
 class VendorError(ProviderError):
@@ -46,6 +46,10 @@ class NoData(VendorError):
 
 class BadResponse(VendorError):
     """Report an answer that is not what was asked for: HTML, a cut body, another symbol."""
+
+
+class BadFile(DataError, BadResponse):
+    """Report a file of the user's own that cannot be read as declared; he alone can mend it."""
 
 
 @dataclass(frozen=True, kw_only=True)

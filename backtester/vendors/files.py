@@ -31,8 +31,14 @@ from backtester.schema import (
     known_at_action,
     known_at_day,
 )
-from backtester.vendors.base import BadResponse, Capture, NoData, VendorSettings, Wanted
-from backtester.vendors.file_columns import Columns, from_frame, read_file
+from backtester.vendors.base import BadFile, BadResponse, Capture, NoData, VendorSettings, Wanted
+from backtester.vendors.file_columns import (
+    Columns,
+    from_frame,
+    read_bytes,
+    read_file,
+    require_options,
+)
 from backtester.vendors.file_shapes import SHAPES, Shaped
 from backtester.vendors.moments import NEW_YORK
 from backtester.vendors.sec_filings import known_at_filing
@@ -43,10 +49,10 @@ _PRICES: Final = ("open", "high", "low", "close")
 _SUBJECT: Final = {"macro": "series", "prediction_markets": "market"}
 # A column that names a symbol in other tables, and here something else.
 _OWN_WORD: Final = {"insider": "code"}
-_OPTIONS: Final = frozenset(
-    {"path", "zone", "date_format", "licence", "shape", "adjusted", "actions_path", "symbol"}
-)
+_EACH: Final = "{symbol}"
 _WHOLE: Final = 1e-9
+# Beyond it doubles skip whole numbers.
+_MOST_VOLUME: Final = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +86,15 @@ class Files:
 
         Raises:
             NoData: The file is not there, or holds no row of it.
-            BadResponse: It cannot be read.
+            BadFile: It cannot be read.
             UsageError: An option is wrong.
         """
-        _require_options(wanted)
+        require_options(wanted)
         shape = wanted.options.get("shape", "table")
-        shaped = self._table(wanted) if shape == "table" else self._shaped(shape, wanted)
+        try:
+            shaped = self._table(wanted) if shape == "table" else self._shaped(shape, wanted)
+        except BadResponse as error:
+            raise BadFile(str(error)) from error
         licence = wanted.options.get("licence", "as its owner states")
         return Capture(
             rows=shaped.rows,
@@ -98,19 +107,13 @@ class Files:
 
     def _shaped(self, shape: str, wanted: Wanted) -> Shaped:
         if shape not in SHAPES or SHAPES[shape].table != wanted.table:
-            known = [name for name, row in SHAPES.items() if row.table == wanted.table]
+            known = ["table", *(n for n, row in SHAPES.items() if row.table == wanted.table)]
             raise UsageError(
-                f"files.{wanted.table}.shape {shape!r} is not known: write one of table, "
+                f"files.{wanted.table}.shape {shape!r} is not known: write one of "
                 f"{', '.join(known)}"
             )
         path = _path(wanted)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError as error:
-            raise NoData(f"there is no file {path}") from error
-        except OSError as error:
-            raise BadResponse(f"{path} cannot be read ({error.strerror})") from error
-        return SHAPES[shape].read(data, str(path), wanted)
+        return SHAPES[shape].read(read_bytes(path), str(path), wanted)
 
     def _table(self, wanted: Wanted) -> Shaped:
         source = self._source(wanted)
@@ -134,7 +137,7 @@ class Files:
                 rows = frame if isinstance(frame, pa.Table) else from_frame(frame)
                 where = f"the frame of {wanted.table}"
             found = _grouped(Columns(rows, where, wanted.options), where, wanted)
-            if path is None or "{" in wanted.options.get(key, ""):
+            if path is None or _EACH in wanted.options.get(key, ""):
                 # A file of one symbol is not asked for again.
                 self._read = {k: v for k, v in self._read.items() if v.spans is not None}
             self._read[wanted.table + key, str(path)] = found
@@ -156,7 +159,7 @@ class Files:
         declared = wanted.options.get("symbol")
         if declared is not None and declared != wanted.symbol:
             raise NoData(f"{source.where} is of {declared}, not of {wanted.symbol}")
-        if declared is None and "{symbol}" not in wanted.options.get("path", ""):
+        if declared is None and _EACH not in wanted.options.get("path", ""):
             raise BadResponse(
                 f"{source.where} does not say whose rows it holds: name its column of symbols "
                 "(column.symbol=...), or its one symbol (symbol=...), or write {symbol} in path"
@@ -218,26 +221,13 @@ class Files:
 # ------------------------------------------------------------------------------------- sources
 
 
-def _require_options(wanted: Wanted) -> None:
-    for name in wanted.options:
-        kind, _, column = name.partition(".")
-        if name in _OPTIONS or (kind in ("column", "default") and column):
-            continue
-        raise UsageError(
-            f"files.{wanted.table} has no option {name!r}: write column.NAME, default.NAME, or one "
-            f"of {', '.join(sorted(_OPTIONS))}"
-        )
-    if wanted.options.get("adjusted", "none") not in ("none", "splits"):
-        raise UsageError("files.bars.adjusted: write none or splits")
-
-
 def _path(wanted: Wanted, key: str = "path") -> Path:
     pattern = wanted.options.get(key)
     if not pattern:
         raise UsageError(f"files.{wanted.table} needs {key}: name the file")
     # What stands for a symbol must not lead elsewhere.
-    path = Path(pattern.replace("{symbol}", wanted.symbol.replace("/", "_").replace("..", "_")))
-    if "{" not in pattern and not path.exists():
+    path = Path(pattern.replace(_EACH, wanted.symbol.replace("/", "_").replace("..", "_")))
+    if _EACH not in pattern and not path.exists():
         # A file for each symbol may be missing; the one of all of them was misspelt.
         raise BadResponse(f"there is no file {path}")
     return path
@@ -284,6 +274,10 @@ def _volumes(columns: Columns, keep: Any) -> tuple[Any, list[str]]:
     if volume.null_count:
         notes.append(f"{volume.null_count} bars without a volume, taken as 0")
     values = volume.fill_null(0.0).to_numpy(zero_copy_only=False)
+    if (values > _MOST_VOLUME).any():
+        raise BadResponse(
+            f"{columns.where}: a volume of {values.max():g} is no number of shares: correct it"
+        )
     if (np.abs(values - np.rint(values)) > _WHOLE).any():
         notes.append("volumes are no whole numbers; rounded")
     return pa.array(np.rint(values).astype(np.int64)), notes
@@ -435,7 +429,7 @@ def _known(columns: Columns, wanted: Wanted, zone: str | None) -> Any:
             for word, day in zip(words, filed, strict=True)
         ]
         return pa.array(instants, pa.timestamp("us", tz="UTC"))
-    return columns.instant("known_at", zone)
+    return columns.instant("known_at", zone, ticks=wanted.table == "prediction_markets")
 
 
 def _usual(wanted: Wanted) -> dict[str, str]:

@@ -3,7 +3,8 @@
 A series is asked for its whole real-time history, so that a value stands with the day on which it
 was released and a revision is a row of its own. The database answers for 2,000 vintages at most;
 a daily series is asked in pieces, and what a piece only carries over from the one before is left
-out. A series without vintages has no past that anybody could have seen: by default it is withheld.
+out. A series without vintages is captured with today's values, each marked as estimated by a lag
+that is stated for its frequency: whether anybody is shown them is the view's to say.
 """
 
 from __future__ import annotations
@@ -43,13 +44,12 @@ _TOO_MANY_VINTAGES: Final = "maximum number of vintage dates"
 _NO_VINTAGES: Final = "does not exist in alfred"
 _NO_SERIES: Final = "does not exist"
 _KEY_WORDS: Final = "api_key"
-_ESTIMATES: Final = ("withhold", "lag")
 # From the end of a period, by the frequency as the database writes it.
 _LAG_DAYS: Final[Mapping[str, int]] = {
     "D": 1, "W": 7, "BW": 7, "M": 45, "Q": 90, "SA": 120, "A": 180,
 }  # fmt: skip
 _MONTHS: Final[Mapping[str, int]] = {"M": 1, "Q": 3, "SA": 6, "A": 12}
-_DEFAULTS: Final[Mapping[str, str]] = {"history_days": "1100", "estimated": "withhold"}
+_DEFAULTS: Final[Mapping[str, str]] = {"history_days": "1100"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +101,6 @@ class Fred:
         if not self._settings.api_key:
             raise NotConfigured("fred needs a key: set FRED_API_KEY (free on fred.stlouisfed.org)")
         options = options_of(self.name, wanted, _DEFAULTS)
-        if options["estimated"] not in _ESTIMATES:
-            raise UsageError(
-                f"vendor fred: option estimated is {options['estimated']!r}, write one of "
-                f"{', '.join(_ESTIMATES)}"
-            )
         back = timedelta(days=whole(self.name, options, "history_days", least=0))
         about = self._about(_series_id(wanted.symbol))
         captured = wanted.captured_at.astimezone(ZoneInfo(DATABASE_ZONE)).date()
@@ -117,7 +112,7 @@ class Fred:
         )
         found = self._vintages(ask)
         if found is None:
-            found = self._without_vintages(ask, about, options["estimated"])
+            found = self._without_vintages(ask, about)
             rows, missing = _estimated_rows(found, about), _missing(found)
             notes = [f"{about.series} has no vintages: today's values, with estimated releases"]
         else:
@@ -198,12 +193,7 @@ class Fred:
                     f"fred sent {len(found)} of {count} observations of {ask.series}: try again"
                 )
 
-    def _without_vintages(self, ask: _Ask, about: _About, how: str) -> list[_Observation]:
-        if how == "withhold":
-            raise NoData(
-                f"{ask.series} has no vintages in ALFRED, so nothing says when its values were "
-                "known: choose another series, or write estimated = 'lag'"
-            )
+    def _without_vintages(self, ask: _Ask, about: _About) -> list[_Observation]:
         if about.frequency not in _LAG_DAYS:
             raise NoData(f"{ask.series} has the unknown frequency {about.frequency!r:.20}")
         params = {

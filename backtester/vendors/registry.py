@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from backtester.errors import UsageError
 from backtester.schema import TABLES
-from backtester.vendors.base import Vendor, VendorRow, VendorSettings
+from backtester.vendors.base import Vendor, VendorError, VendorRow, VendorSettings
+from backtester.vendors.own_code import OWN, contained
 
-_OWN: Final = ":"
+# A pause of a day would be a mistake.
+_LONGEST_PAUSE_S: Final = 3_600.0
 
 
 def _files(settings: VendorSettings) -> Vendor:
@@ -162,7 +164,7 @@ def vendor_row(name: str) -> VendorRow:
     """
     if name in VENDORS:
         return VENDORS[name]
-    if _OWN in name:
+    if OWN in name:
         return _own_row(name)
     raise UsageError(
         f"vendor {name!r} is not known: write one of {', '.join(VENDORS)}, or package.module:Class"
@@ -170,14 +172,27 @@ def vendor_row(name: str) -> VendorRow:
 
 
 def _own_row(name: str) -> VendorRow:
-    module, _, attribute = name.partition(_OWN)
     try:
-        made = getattr(importlib.import_module(module), attribute)
-    except (ImportError, ValueError, AttributeError) as error:
+        with contained(name):
+            return _described(name, _loaded(name))
+    except VendorError as error:
+        # What it raised says more to its owner than that it failed.
+        said = error.__cause__
+        if said is None or isinstance(said, SystemExit):
+            raise
         raise UsageError(
-            f"vendor {name!r} cannot be loaded ({error}): write package.module:Class, of a module "
-            "that Python finds (PYTHONPATH=. for one in this folder)"
-        ) from error
+            f"vendor {name!r} cannot be loaded ({type(said).__name__}: {said}): write "
+            "package.module:Class, of a module that Python finds (PYTHONPATH=. for one in this "
+            "folder)"
+        ) from said
+
+
+def _loaded(name: str) -> Any:
+    module, _, attribute = name.partition(OWN)
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _described(name: str, made: Any) -> VendorRow:
     tables = getattr(made, "tables", None)
     if not callable(made) or not callable(getattr(made, "capture", None)):
         raise UsageError(f"vendor {name!r} is no class with a method capture")
@@ -185,13 +200,18 @@ def _own_row(name: str) -> VendorRow:
         raise UsageError(
             f"vendor {name!r} has no attribute tables with names of tables: {', '.join(TABLES)}"
         )
+    pause_s = float(getattr(made, "pause_s", 0.0))
+    if not 0.0 <= pause_s <= _LONGEST_PAUSE_S:
+        raise UsageError(
+            f"vendor {name!r} has a pause_s of {pause_s}: write 0 to {_LONGEST_PAUSE_S:.0f} seconds"
+        )
     return VendorRow(
         name=name,
         build=made,
         tables=frozenset(tables),
         key_variable=getattr(made, "key_variable", None),
         key_required=bool(getattr(made, "key_required", False)),
-        pause_s=float(getattr(made, "pause_s", 0.0)),
+        pause_s=pause_s,
         licence=str(getattr(made, "licence", "as its vendor states")),
         note="a vendor of one's own",
     )

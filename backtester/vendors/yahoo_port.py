@@ -8,6 +8,7 @@ its own swallowing of errors switched off; and an empty frame is never "there is
 from __future__ import annotations
 
 import functools
+import logging
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -166,6 +167,7 @@ class YFinance:
         import yfinance
 
         _own_cache()
+        _silenced()
 
         def attempt() -> _T:
             self._settings.pace.wait(self._settings.sleep)
@@ -176,6 +178,12 @@ class YFinance:
                 return ask(yfinance.Ticker(symbol, session=self._session))
 
         return persist(self._settings, attempt, seed=f"yahoo {symbol} {what}".encode())
+
+
+@functools.cache
+def _silenced() -> None:
+    # What it has to say comes as an error; its own lines would stand between ours.
+    logging.getLogger("yfinance").addHandler(logging.NullHandler())
 
 
 @functools.cache

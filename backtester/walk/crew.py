@@ -1,12 +1,12 @@
-"""Who decides: the cells of a barrier in turn, in threads, or in loky processes.
+"""Who decides: the cells of a barrier in turn, in threads, in loky processes, or on a cluster.
 
 Results come back in the order of the tasks, so the number of workers can change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from joblib import Parallel, delayed
 
@@ -22,14 +22,26 @@ from backtester.walk.cell import (
     decide_cell,
     write_lesson,
 )
+from backtester.walk.cluster import Cluster, cluster_of
 
 
 class Crew:
-    """Map tasks over workers in order: in turn, in threads, or in loky processes."""
+    """Map tasks over workers in order: in turn, in threads, in loky processes, or on a cluster.
 
-    def __init__(self, spec: BenchSpec, *, api_keys: Mapping[str, str], bench: Workbench) -> None:
+    Without a cluster at hand what is asked of one is done in turn.
+    """
+
+    def __init__(
+        self,
+        spec: BenchSpec,
+        *,
+        api_keys: Mapping[str, str],
+        bench: Workbench,
+        cluster: Cluster | None = None,
+    ) -> None:
         self.spec = spec
         self.bench = bench
+        self._cluster = cluster
         self._workers = spec.config.workers
         self._backend = spec.config.backend
         if self._backend == "loky" and api_keys:
@@ -48,11 +60,15 @@ class Crew:
                 "do not reach: use backend 'threading' for recording"
             )
         self._pool = (
-            Parallel(n_jobs=self._workers, backend=self._backend) if self._workers > 1 else None
+            Parallel(n_jobs=self._workers, backend=self._backend)
+            if self._workers > 1 and self._backend != "dask"
+            else None
         )
 
     def decide(self, tasks: Sequence[CellTask]) -> list[CellRecord]:
         """Decide cells; results in the order of the tasks."""
+        if self._cluster is not None:
+            return self._cluster.decide(tasks)
         if self._pool is None or len(tasks) < 2:
             return [decide_cell(self.bench, task) for task in tasks]
         if self._backend == "threading":
@@ -61,11 +77,29 @@ class Crew:
 
     def reflect(self, tasks: Sequence[LessonTask]) -> list[LessonRecord]:
         """Write lessons; results in the order of the tasks."""
+        if self._cluster is not None:
+            return self._cluster.reflect(tasks)
         if self._pool is None or len(tasks) < 2:
             return [write_lesson(self.bench, task) for task in tasks]
         if self._backend == "threading":
             return list(self._pool(delayed(write_lesson)(self.bench, task) for task in tasks))
         return list(self._pool(delayed(_reflect_remotely)(self.spec, task) for task in tasks))
+
+
+@contextmanager
+def crew_of(
+    spec: BenchSpec, *, api_keys: Mapping[str, str], bench: Workbench, run_id: str
+) -> Iterator[Crew]:
+    """Gather a run's crew while the block runs, with a cluster where its configuration has one.
+
+    Raises:
+        UsageError: See `Crew` and `cluster_of`.
+    """
+    if spec.config.backend != "dask":
+        yield Crew(spec, api_keys=api_keys, bench=bench)
+        return
+    with cluster_of(bench, run_id=run_id, api_keys=api_keys) as cluster:
+        yield Crew(spec, api_keys=api_keys, bench=bench, cluster=cluster)
 
 
 # What this worker built last, by the words of its spec; settings hold tables and have no hash.

@@ -14,8 +14,10 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks.measure import machine
+from benchmarks.soak.books import BookWorld, book_markdown, book_row, book_worlds
 from benchmarks.soak.histories import World
 from benchmarks.soak.table import (
+    COVERAGE,
     HISTORIES,
     NAIVE,
     PRODUCT,
@@ -26,6 +28,7 @@ from benchmarks.soak.table import (
     row_of,
     worlds,
 )
+from benchmarks.soak.verdicts import Verdict
 
 FOOLED = World(tickers=6, span=250, step=1, horizon=5, stay=0.9)
 """The world in which tests that take cells for independent are fooled, and must be."""
@@ -41,12 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         passed = time.perf_counter() - started
         print(f"{passed:6.0f} s  {described(world)}", file=sys.stderr, flush=True)
     made = f"{options.histories:,} histories each, seed {options.seed}; {options.date}{machine()}"
-    tables = {"product": markdown(rows, PRODUCT), "naive": markdown(rows, NAIVE)}
+    books = [
+        (world, book_row(world, histories=options.histories, seed=options.seed + place))
+        for place, world in enumerate(book_worlds())
+    ]
+    tables = {
+        "product": markdown(rows, PRODUCT),
+        "naive": markdown(rows, NAIVE),
+        "books": book_markdown(books),
+    }
     print("\n\n".join([made, *tables.values()]))
     if options.into:
         page = options.into.read_text(encoding="utf-8")
         options.into.write_text(filled(page, {"made": made, **tables}), encoding="utf-8")
     complaints = [line for row in rows for line in broken(row)] + _unfooled(rows)
+    complaints += [line for world, row in books for line in _uncovered(world, row)]
     for line in complaints:
         print(f"does not hold: {line}", file=sys.stderr)
     return 1 if complaints else 0
@@ -66,6 +78,14 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
             raise ValueError(f"the page has no {mark} with an {end} after it")
         page = f"{before}{mark}\n\n{text}\n\n{end}{after}"
     return page
+
+
+def _uncovered(world: BookWorld, row: Mapping[str, Verdict]) -> list[str]:
+    return [
+        f"{world.shape} returns, {world.sessions} sessions: {figure} {verdict.rate:.2%}"
+        for figure, verdict in row.items()
+        if verdict.rate is None or not COVERAGE[0] <= verdict.rate <= COVERAGE[1]
+    ]
 
 
 def _unfooled(rows: Sequence[Row]) -> list[str]:

@@ -33,6 +33,8 @@ class World:
         horizon: Sessions from a decision to the end of its window.
         stay: Probability that a rating stays as it was; else it is drawn anew (0: always).
         effect: Alpha of one session for a direction of 1, in deviations of one session's return.
+        notches: A rating that does not stay moves to the next better or worse one, and at an end
+            may stay after all, instead of being drawn anew.
     """
 
     tickers: int
@@ -41,6 +43,7 @@ class World:
     horizon: int
     stay: float
     effect: float = 0.0
+    notches: bool = False
 
     @property
     def positions(self) -> range:
@@ -110,8 +113,13 @@ def _directions(world: World, size: int, generator: np.random.Generator) -> Floa
     rating = generator.integers(0, len(DIRECTIONS), shape)
     if world.stay > 0.0:
         stays = generator.random(shape) < world.stay
+        moves = generator.choice([-1, 1], shape) if world.notches else None
         for place in range(1, shape[1]):
-            rating[:, place] = np.where(stays[:, place], rating[:, place - 1], rating[:, place])
+            before = rating[:, place - 1]
+            left = rating[:, place]
+            if moves is not None:
+                left = np.clip(before + moves[:, place], 0, len(DIRECTIONS) - 1)
+            rating[:, place] = np.where(stays[:, place], before, left)
     directions: Floats = DIRECTIONS[rating]
     return directions
 

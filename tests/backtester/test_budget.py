@@ -65,18 +65,10 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def config_for(workspace: Workspace, server: OpenAIServer, **changes: Any) -> RunConfig:
-    fields: dict[str, Any] = {
-        "provider": "openai_compatible",
-        "base_url": server.url,
-        "endpoint_alias": "stub",
-        "quick_model": "stub-quick",
-        "deep_model": "stub-deep",
-        "analysts": ("market",),
-        "end": date(2018, 1, 12),
-        "max_retries": 0,
-        "cell_retries": 2,
-    }
-    return workspace.config(**{**fields, **changes})
+    return workspace.wired(
+        server.url,
+        **{"analysts": ("market",), "end": date(2018, 1, 12), "cell_retries": 2, **changes},
+    )
 
 
 @dataclass(frozen=True)

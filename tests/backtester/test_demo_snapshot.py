@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +14,7 @@ from backtester.calendar import calendar_by_code
 from backtester.snapshots.manifest import logical_id, sha256_of
 from backtester.snapshots.snapshot import Snapshot, open_folder, verify_snapshot
 from backtester.snapshots.view import AsOfView
+from tests.support.scripts import load_script
 from tradingagents_core.statements import Figure, books_of
 from tradingagents_core.tools import run_tool
 
@@ -32,14 +31,7 @@ def demo() -> Snapshot:
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = ROOT / "scripts" / "build_demo_snapshot.py"
-    spec = importlib.util.spec_from_file_location("build_demo_snapshot", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("build_demo_snapshot")
 
 
 def close_of(snapshot: Snapshot, instrument: str, session: str) -> float:

@@ -30,17 +30,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def config_for(workspace: Workspace, server: OpenAIServer, **changes: Any) -> RunConfig:
-    fields: dict[str, Any] = {
-        "provider": "openai_compatible",
-        "base_url": server.url,
-        "endpoint_alias": "stub",
-        "quick_model": "stub-quick",
-        "deep_model": "stub-deep",
-        "end": date(2018, 1, 19),
-        "max_retries": 0,
-        "cell_retries": 0,
-    }
-    return workspace.config(**{**fields, **changes})
+    return workspace.wired(server.url, **{"end": date(2018, 1, 19), **changes})
 
 
 def ledger_of(result: RunResult) -> Ledger:

@@ -5,9 +5,7 @@ The model itself is a function here; the grammar and the protocol around it are 
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -19,21 +17,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.scripts import load_script
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """Return the script as a module."""
-    path = ROOT / "scripts" / "local_model_server.py"
-    spec = importlib.util.spec_from_file_location("local_model_server", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look their annotations up by the name of their module.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("local_model_server")
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:

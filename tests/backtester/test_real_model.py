@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +17,7 @@ from backtester.replies.recordings import answers_of
 from backtester.runs.folder import RESULTS_VERSION
 from backtester.runs.journal import read_ledger
 from backtester.walk.cell import build_pipeline
+from tests.support.scripts import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "cassettes" / "smollm2-2018.toml"
@@ -35,14 +34,7 @@ STALE = (
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """Return the script behind `make record-demo` as a module."""
-    path = ROOT / "scripts" / "record_real_model.py"
-    spec = importlib.util.spec_from_file_location("record_real_model", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("record_real_model")
 
 
 def test_the_recording_is_not_stale() -> None:

@@ -79,7 +79,7 @@ def test_another_horizon_and_policy_stand_beside_the_runs_own(
     horizons = rows(place, "SELECT DISTINCT score_id, horizon FROM horizon_returns ORDER BY ALL")
     assert {row["horizon"] for row in horizons if row["score_id"] != "default"} == {2, 4}
     assert rows(place, "SELECT count(*) AS n FROM llm_calls") == before
-    both = rows(place, "SELECT score_id, mean_return FROM alpha_by_rating WHERE rating = 'Buy'")
+    both = rows(place, "SELECT score_id, mean_return FROM alpha_by_rating_all WHERE rating = 'Buy'")
     assert len({row["score_id"] for row in both}) == 2
 
 
@@ -99,7 +99,7 @@ def test_costs_come_off_the_book(place: Path) -> None:
 
     found = rows(
         place,
-        "SELECT s.score_id, b.commission, b.total_return FROM book_performance b "
+        "SELECT s.score_id, b.commission, b.total_return FROM book_performance_all b "
         "JOIN scores s USING (run_id, score_id) WHERE b.book = 'ratings' ORDER BY b.commission",
     )
     assert 0.0 < found[0]["commission"] < found[1]["commission"]
@@ -205,11 +205,11 @@ def _newer(workspace: Workspace, count: int) -> None:
         (("score", "latest", "--horizon", "x"), 2, "--horizon"),
         (("score", "latest", "--fold", "6X"), 2, "'6X' is no length of a fold"),
         (("score", "latest", "--snapshot", "none-such"), 3, "none-such"),
-        (("score", "latest", "--from", "2031-01-01"), 2, "swap its dates"),
+        (("score", "latest", "--from", "2031-01-01"), 2, "is after the last day of decisions"),
         (("score", "latest", "--slots", "0"), 2, "slots 0"),
         (("score", "latest", "--weights", "Buy"), 2, "--weights"),
         (("score", "latest", "--slippage-bps", "nan"), 2, "--slippage-bps"),
-        (("compare", "latest", "latest"), 2, "the same run"),
+        (("compare", "latest", "latest"), 2, "the same score of the same run"),
     ],
 )
 def test_what_is_not_known_is_one_line(
@@ -262,7 +262,7 @@ def test_two_runs_are_compared_with_their_scores(
     said = capsys.readouterr().out
     assert "memory" in said
     assert "cells decided by both" in said
-    assert said.count("default") == 2
+    assert said.count("score default: the run's own") == 2
 
 
 def test_a_run_prints_its_book_and_what_may_be_said_of_luck(
@@ -276,7 +276,7 @@ def test_a_run_prints_its_book_and_what_may_be_said_of_luck(
         "buy and hold",
         "equal weight",
         "random ratings: 5-95 % of 200 books",
-        "no interval (too_few_windows): nothing can be said of luck",
-        "at least 1 distinct trial is known",
+        "no interval (too few windows): nothing can be said of luck",
+        "at least 1 trial of these instruments and days",
     ):
         assert words in said

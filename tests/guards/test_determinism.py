@@ -57,6 +57,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("backtester/spending/purse.py", "wall clock: datetime.datetime.now"): (
         "paid_at of the spend ledger and recorded_at of a stored reply, which are in no key or hash"
     ),
+    ("backtester/leaks/clock.py", "wall clock: time.localtime"): (
+        "the moved clock itself: what an audited pipeline asks instead of the real one"
+    ),
     ("backtester/freeze/freezing.py", "wall clock: datetime.datetime.now"): (
         "the capture time of a snapshot, which is in no id; a freeze is made in real time"
     ),

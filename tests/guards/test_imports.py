@@ -21,8 +21,8 @@ PROJECT: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(e
 # Declared, and not imported yet: name -> what it is for.
 DECLARED_AHEAD: dict[str, str] = {}
 
-# Extras whose packages are imported where a model of their provider is built.
-EXTRAS = ("anthropic", "azure", "bedrock", "google")
+# Extras whose packages are imported where a model of their provider is built, or a cluster reached.
+EXTRAS = ("anthropic", "azure", "bedrock", "dask", "google")
 
 # A distribution that another one brings along:
 # pinned to its own exact version, or raising its errors through it.
@@ -33,7 +33,9 @@ HEAVY = (
     "anthropic",
     "boto3",
     "botocore",
+    "dask",
     "diskcache",
+    "distributed",
     "duckdb",
     "exchange_calendars",
     "google.genai",
@@ -57,6 +59,7 @@ HEAVY = (
 MAY_CONNECT = {
     "backtester.network": "the wall itself",
     "backtester.vendors": "the only vendor clients",
+    "backtester.walk.cluster": "the workers of a cluster, for recording alone",
     "tradingagents_core.llm": "the only model clients",
 }
 CONNECTING = {
@@ -65,6 +68,7 @@ CONNECTING = {
     "boto3",
     "botocore",
     "curl_cffi",
+    "distributed",
     "ftplib",
     "google.genai",
     "http.client",

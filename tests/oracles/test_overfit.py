@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from backtester.statistics.metrics import moments
+from backtester.statistics.moments import moments
 from backtester.statistics.overfit import (
     deflated_sharpe,
     expected_best_sharpe,

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.support.loopback import Loopback
 
 MODEL = "stub-1-2026"
 
@@ -133,46 +134,25 @@ def hang(seconds: float) -> Act:
     return completion("too late", delay_s=seconds)
 
 
-class OpenAIServer:
+class OpenAIServer(Loopback):
     """Serve a script on loopback while the context is open."""
 
     def __init__(self, *script: Script) -> None:
         self._script = script
         self._lock = threading.Lock()
-        self.closing = threading.Event()
         self.requests: list[Received] = []
         self.connections = 0
-        self._server = _Server(self)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
-        )
+        super().__init__(_Server(self))
 
     @property
     def url(self) -> str:
         """Base URL for a client."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"{super().url}/v1"
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
         """Bodies of the requests so far."""
         return [request.body for request in self.requests]
-
-    def __enter__(self) -> Self:
-        """Start to serve."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop; a request that hangs is let go."""
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def answer(self, received: Received) -> Act:
         """Take the next act for a request."""

@@ -9,16 +9,15 @@ What arrived is kept in `requests`. A page can come late, be cut off, or be drop
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from backtester.vendors.base import VendorSettings, Wanted
+from tests.support.loopback import Loopback
 
 CAPTURED_AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -79,39 +78,13 @@ def in_turn(*pages: Page) -> Callable[[Asked], Page]:
     return lambda asked: left.pop(0) if len(left) > 1 else left[0]
 
 
-class PageServer:
+class PageServer(Loopback):
     """Serve on loopback while the context is open."""
 
     def __init__(self, answer: Callable[[Asked], Page]) -> None:
         self.answer = answer
         self.requests: list[Asked] = []
-        self.closing = threading.Event()
-        self._server = _Server(self)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
-        )
-
-    @property
-    def url(self) -> str:
-        """Base address for a client."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        """Start to serve."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop; a request that waits is let go."""
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(_Server(self))
 
 
 class _Server(ThreadingHTTPServer):

@@ -8,7 +8,9 @@ from typing import Any
 
 from backtester.records import CellKey, ReturnRecord
 from backtester.settlement.broker import ScoreRule, settle
+from backtester.settlement.many import settle_all, table_of_returns
 from backtester.snapshots.snapshot import Snapshot
+from tests.support.records import make_cell
 from tests.support.snapshots import BarTuple
 
 NEAR = 1e-12
@@ -37,7 +39,12 @@ def settled(
 ) -> ReturnRecord:
     """Settle one decision under `make_rule` with changes."""
     key = CellKey(session=day(session), ticker=ticker)
-    return settle(key, rating, snapshot=snapshot, rule=make_rule(**rule))
+    row = settle(key, rating, snapshot=snapshot, rule=make_rule(**rule))
+    # Whatever a test asks for, many at once give the same row.
+    cell = make_cell(key, symbol=ticker, rating=rating)
+    columns = settle_all([cell], snapshot=snapshot, rules={ticker: make_rule(**rule)})
+    assert columns.equals(table_of_returns([row]))
+    return row
 
 
 def day(text: str) -> date:

@@ -43,6 +43,19 @@ def wave(symbol: str, *, start: str, count: int, phase: float, drift: float) -> 
     return rows
 
 
+def wire(url: str) -> dict[str, Any]:
+    """Return the settings of models that answer at an address in the form of OpenAI, asked once."""
+    return {
+        "provider": "openai_compatible",
+        "base_url": url,
+        "endpoint_alias": "stub",
+        "quick_model": "stub-quick",
+        "deep_model": "stub-deep",
+        "max_retries": 0,
+        "cell_retries": 0,
+    }
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A folder with a snapshot in it."""
@@ -76,6 +89,10 @@ class Workspace:
             "score_at_end": False,
         }
         return RunConfig(**{**fields, **changes})
+
+    def wired(self, url: str, **changes: Any) -> RunConfig:
+        """Make such a run whose models answer at an address."""
+        return self.config(**{**wire(url), **changes})
 
 
 def make_workspace(

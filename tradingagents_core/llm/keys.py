@@ -225,11 +225,10 @@ class _Ordinals:
         blocks = content if isinstance(content, list) else None
         if _SAYS_MORE.isdisjoint(item) and blocks is None:
             return item
-        changes: dict[str, Any] = {
-            name: self._seen.setdefault(str(item[name]), f"id_{len(self._seen)}")
-            for name in _ID_FIELDS
-            if name in item
-        }
+        changes: dict[str, Any] = {}
+        for name in _ID_FIELDS:
+            if name in item:
+                changes[name] = self._seen.setdefault(str(item[name]), f"id_{len(self._seen)}")
         calls = item.get("tool_calls")
         if calls:
             changes["tool_calls"] = [self.message(call) for call in calls]

@@ -13,8 +13,10 @@ from typing import Any, Final
 import openai
 
 from tradingagents_core.llm.patience import (
+    START_IT,
     MayPass,
     asked_wait_s,
+    closed_port,
     had_gone_out,
     may_pass,
 )
@@ -59,6 +61,9 @@ def failure_of(error: openai.OpenAIError, secret: str | None) -> CallFailed | Ma
         lost = had_gone_out(error.__cause__)
         return MayPass(CallFailed("transport", "the provider did not answer in time", lost=lost))
     if isinstance(error, openai.APIConnectionError):
+        if (address := closed_port(error, str(error.request.url))) is not None:
+            said = f"the provider cannot be reached: nothing listens at {address}; {START_IT}"
+            return CallFailed("transport", said)
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         lost = had_gone_out(error.__cause__)
         return MayPass(CallFailed("transport", f"the provider cannot be reached{cause}", lost=lost))

@@ -6,13 +6,16 @@ the server names, as long as retries and the time budget last. Nothing here can 
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import hashlib
+import ipaddress
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -125,6 +128,25 @@ _UNSENT: Final = (
 def had_gone_out(error: BaseException | None) -> bool:
     """Say whether a request was sent when it failed, so that somebody may bill it."""
     return isinstance(error, httpx2.HTTPError) and not isinstance(error, _UNSENT)
+
+
+START_IT: Final = "start the model server there, or name its address with --base-url"
+
+
+def closed_port(error: BaseException, url: str) -> str | None:
+    """Return the address of a port of this machine that refused a connection, or None.
+
+    Waiting does not open it: somebody has to start the server. Elsewhere a refusal may pass.
+    """
+    held: BaseException | None = error
+    while held is not None and not isinstance(held, ConnectionRefusedError):
+        held = held.__cause__ or held.__context__
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        if held is not None and (host == "localhost" or ipaddress.ip_address(host).is_loopback):
+            return parts.netloc.rpartition("@")[2]
+    return None
 
 
 def asked_wait_s(headers: Mapping[str, str]) -> float | None:

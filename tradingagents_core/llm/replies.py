@@ -56,6 +56,17 @@ _FILTERED = frozenset(
 REASONING = "reasoning_content"
 OPAQUE = "reasoning_opaque"
 
+# What messages are copied from: `message_of` gives each of these fields anew.
+_EMPTY = AIMessage(
+    content="",
+    id=None,
+    tool_calls=[],
+    invalid_tool_calls=[],
+    usage_metadata=None,
+    response_metadata={},
+    additional_kwargs={},
+)
+
 
 # ------------------------------------------------------------------------------ from a provider
 
@@ -225,14 +236,19 @@ def message_of(reply: Reply, *, message_id: str | None, parsed: object | None = 
     calls, broken = _calls_of(reply)
     # Every field is of its own type already, and none is in an old form that would be read anew:
     # validation would find nothing, and costs as much as a look into the store.
-    return AIMessage.model_construct(
-        content=reply.text,
-        id=message_id,
-        tool_calls=calls,
-        invalid_tool_calls=broken,
-        usage_metadata=_usage_metadata(reply.usage),
-        response_metadata={"finish_reason": reply.finish_reason, "model_name": reply.model},
-        additional_kwargs=_extras(reply, parsed),
+    return _EMPTY.model_copy(
+        update={
+            "content": reply.text,
+            "id": message_id,
+            "tool_calls": calls,
+            "invalid_tool_calls": broken,
+            "usage_metadata": _usage_metadata(reply.usage),
+            "response_metadata": {
+                "finish_reason": reply.finish_reason,
+                "model_name": reply.model,
+            },
+            "additional_kwargs": _extras(reply, parsed),
+        }
     )
 
 

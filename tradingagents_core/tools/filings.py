@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 from tradingagents_core.errors import DataUnavailable
-from tradingagents_core.protocols import Identity, View
+from tradingagents_core.protocols import Identity, Row, View
+from tradingagents_core.rows import worked_out
 from tradingagents_core.statements import (
     BALANCE,
     CASHFLOW,
@@ -39,46 +41,57 @@ _NAMES = {INCOME: "Income statements", BALANCE: "Balance sheets", CASHFLOW: "Cas
 _LENGTHS = {QUARTER: "quarters", _HALF: "half-years", YEAR: "years"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """Hold the periods of a statement as they are printed.
+
+    Attributes:
+        length: Of the periods, in words.
+        text: The lines.
+    """
+
+    length: str
+    text: str
+
+
 def statement_tool(statement: str) -> Callable[[View, StatementArguments, ToolLimits], str]:
     """Return the function of the tool that prints one statement."""
+    tables = {annual: _printer(statement, annual=annual) for annual in (False, True)}
 
     def run(view: View, arguments: StatementArguments, limits: ToolLimits) -> str:
         del limits
         identity = look_up(view, arguments.ticker)
-        annual = arguments.freq == _ANNUAL
-        # The ends of years, which an annual balance is of, are those of the other statements.
-        wanted = None if annual and statement == BALANCE else (statement,)
-        books = books_seen(view, identity, arguments.curr_date, only=wanted)
-        figures, length = _chosen(books, statement, annual)
-        if not figures:
+        rows = rows_seen(view, identity, arguments.curr_date)
+        table = worked_out(rows, tables[arguments.freq == _ANNUAL])
+        if table is None:
             raise DataUnavailable(
                 f"no {arguments.freq} {_NAMES[statement].lower()} of {identity.symbol} were on "
                 f"file by {_seen(view, arguments.curr_date)}"
             )
-        ends = sorted({figure.period_end for figure in figures}, reverse=True)
-        shown = ends[: YEARS_SHOWN if annual else QUARTERS_SHOWN]
         lines = [
-            f"# {_NAMES[statement]} of {title(identity)}, {length}, seen on {view.session}",
+            f"# {_NAMES[statement]} of {title(identity)}, {table.length}, seen on {view.session}",
             "# Of each figure the newest filing that was public by then; newest period first",
             *withheld_notes(view, STATEMENTS, identity.instrument, end=arguments.curr_date),
             *cut_notes(view, curr_date=arguments.curr_date),
-            *_table(figures, shown, statement),
+            table.text,
         ]
         return "\n".join(lines)
 
     return run
 
 
-def books_seen(
-    view: View, identity: Identity, end: date | None, *, only: Collection[str] | None = None
-) -> Books:
-    """Return what a company had filed by the cutoff, or by an earlier day.
+def books_seen(view: View, identity: Identity, end: date | None) -> Books:
+    """Return what counts of what a company had filed; see `rows_seen`, also for the errors."""
+    return worked_out(rows_seen(view, identity, end), books_of)
+
+
+def rows_seen(view: View, identity: Identity, end: date | None) -> Sequence[Row]:
+    """Return what a company had filed by the cutoff, or by an earlier day; never nothing.
 
     Args:
         view: Data at the cutoff.
         identity: The company.
         end: The earlier day, or None.
-        only: Statements that are wanted; None for all.
 
     Raises:
         DataUnavailable: The snapshot has no statements, the instrument is no company, or nothing
@@ -91,7 +104,7 @@ def books_seen(
         )
     rows = view.rows(STATEMENTS, identity.instrument, end=end)
     if rows:
-        return books_of(rows, only=only)
+        return rows
     also = withheld_clause(view, STATEMENTS, identity.instrument, end=end)
     raise DataUnavailable(
         f"no statement of {identity.symbol} was on file by {_seen(view, end)}{also}"
@@ -114,6 +127,21 @@ def _seen(view: View, end: date | None) -> date:
     return view.session if end is None else min(end, view.session)
 
 
+def _printer(statement: str, *, annual: bool) -> Callable[[Sequence[Row]], _Table | None]:
+    """Return the function that prints the periods of a statement from what was on file."""
+
+    def table(rows: Sequence[Row]) -> _Table | None:
+        # Of all statements: the ends of years, which an annual balance is of, are in the others.
+        figures, length = _chosen(worked_out(rows, books_of), statement, annual)
+        if not figures:
+            return None
+        ends = sorted({figure.period_end for figure in figures}, reverse=True)
+        shown = ends[: YEARS_SHOWN if annual else QUARTERS_SHOWN]
+        return _Table(length=length, text="\n".join(_lines(figures, shown, statement)))
+
+    return table
+
+
 def _chosen(books: Books, statement: str, annual: bool) -> tuple[tuple[Figure, ...], str]:
     if statement == BALANCE:
         figures = books.of(BALANCE, 0)
@@ -128,7 +156,7 @@ def _chosen(books: Books, statement: str, annual: bool) -> tuple[tuple[Figure, .
     return (), ""
 
 
-def _table(figures: Sequence[Figure], ends: Sequence[date], statement: str) -> Iterator[str]:
+def _lines(figures: Sequence[Figure], ends: Sequence[date], statement: str) -> Iterator[str]:
     at = {(figure.item, figure.period_end): figure for figure in figures}
     newest: dict[date, Figure] = {}
     for figure in figures:

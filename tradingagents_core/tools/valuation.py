@@ -83,7 +83,7 @@ def valuation(view: View, identity: Identity, bars: Bars, end: date | None) -> I
     """
     currency, minor = _MINOR.get(identity.currency, (identity.currency, 1))
     facts = _Facts(
-        books=books_seen(view, identity, end, only=(INCOME, BALANCE, COVER)),
+        books=books_seen(view, identity, end),
         actions=view.rows("actions", identity.instrument),
         close=bars.close[-1].item(),
         sessions=len(bars),

@@ -30,7 +30,7 @@ BOOKS = 4
         max_size=BOOKS * len(TICKERS),
     ),
 )
-def test_each_of_many_books_has_the_very_equity_that_it_has_alone(
+def test_each_of_many_books_is_to_the_last_bit_what_it_is_alone(
     world: World, rule: dict[str, Any], drawn: list[list[float | None]]
 ) -> None:
     sessions = {
@@ -51,9 +51,17 @@ def test_each_of_many_books_has_the_very_equity_that_it_has_alone(
     }
     bench = Bench(snapshot=world.snapshot(), tickers=TICKERS, start=DAYS[0], end=DAYS[-1])
 
-    together = bench.equities(sessions, weights, make_rule(**rule))
+    together = bench.play(
+        sessions,
+        {ticker: rows.T for ticker, rows in weights.items()},
+        make_rule(**rule),
+        kept=3,
+        with_positions=2,
+        always=[False, False, True, False],
+    )
 
     for book in range(BOOKS):
+        trade_back = {"rebalance": "always"} if book == 2 else {}
         alone = bench.simulate(
             [
                 TargetSignal(
@@ -62,10 +70,16 @@ def test_each_of_many_books_has_the_very_equity_that_it_has_alone(
                 for ticker, days in sessions.items()
                 for day, wanted in zip(days, weights[ticker][book], strict=True)
             ],
-            make_rule(**rule),
-            records=False,
+            make_rule(**{**rule, **trade_back}),
         )
-        assert together[book].tolist() == [row.equity for row in alone.equity]
+        assert together.equity[:, book].tolist() == [row.equity for row in alone.equity]
+        if book < 3:
+            kept = together.books[book]
+            assert list(kept.orders) == list(alone.orders)
+            assert list(kept.equity) == list(alone.equity)
+            assert list(kept.positions) == list(alone.positions if book < 2 else ())
+            assert (kept.start_cash, kept.currency) == (alone.start_cash, alone.currency)
+            assert kept.fills_first == alone.fills_first
 
 
 @pytest.mark.parametrize("entry_rule", ["next_open", "close"])

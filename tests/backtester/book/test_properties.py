@@ -178,6 +178,24 @@ def size_of(book: BookResult) -> float:
 
 @few
 @given(worlds(), rules())
+def test_no_order_is_left_that_could_only_sell_what_nobody_has(
+    world: World, rule: dict[str, Any]
+) -> None:
+    book = world.book(**rule)
+
+    held = {row.ticker for row in book.positions if row.session == DAYS[-1] and row.shares}
+    for order in book.orders:
+        later = order.fill_session is None or order.fill_session > DAYS[-1]
+        if later and order.status == "pending" and order.target_weight == 0.0:
+            assert order.ticker in held
+        if order.status == "pending":
+            held |= {order.ticker} if order.target_weight else set()
+            held -= set() if order.target_weight or not later else {order.ticker}
+    assert book.counts.orders + book.counts.unchanged + book.counts.carried == len(world.decisions)
+
+
+@few
+@given(worlds(), rules())
 def test_cash_and_positions_are_the_equity_in_every_session(
     world: World, rule: dict[str, Any]
 ) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,6 +25,8 @@ from backtester.records import CellKey, CellRecord
 from backtester.replies.cache import ReplyCache
 from backtester.runs.folder import RunFolder
 from backtester.runs.journal import Ledger, read_ledger
+from backtester.score.definition import DEFAULT_COSTS, run_definition
+from backtester.score.files import read_score
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
 from backtester.spending.tariff import Tariff
@@ -49,9 +52,13 @@ DAYS = sessions_of("AAA", "2018-01-02", 8)
 KEYS = {"openai_compatible": "sk-TEST-SECRET-123"}
 
 
+FREE = {"show_book_commission_bps": 0.0, "show_book_slippage_bps": 0.0}
+
+
 def config_of(**changes: Any) -> RunConfig:
+    """Make a run with a small book without costs, whose figures come out round."""
     fields = {"tickers": ("AAA", "BBB"), "start": DAYS[0], "end": DAYS[-1], "grid": "daily"}
-    return RunConfig(**{**fields, "show_book": True, "show_book_cash": 1000.0, **changes})
+    return RunConfig(**{**fields, "show_book": True, "show_book_cash": 1000.0, **FREE, **changes})
 
 
 def market() -> Snapshot:
@@ -228,6 +235,71 @@ def test_each_portfolio_manager_is_shown_the_equity_that_the_whole_book_has_then
     assert len({cell.book_hash for cell in cells.values()}) == 5
 
 
+class SeenBooks(ShownBooks):
+    """Note each book that is shown."""
+
+    seen: ClassVar[dict[CellKey, Holdings]] = {}
+
+    def at(self, key: CellKey, cutoff: datetime, symbol_of: Any) -> Holdings:
+        self.seen[key] = super().at(key, cutoff, symbol_of)
+        return self.seen[key]
+
+
+def shown_in(config: RunConfig) -> tuple[RunResult, dict[CellKey, Holdings]]:
+    """Run, and return what each cell was shown."""
+    SeenBooks.seen.clear()
+    return run(config, parts=Parts(shown=SeenBooks)), dict(SeenBooks.seen)
+
+
+@pytest.mark.parametrize("changes", [{"trials": 2}, {"warmup": 2}], ids=["trials", "warmup"])
+def test_what_is_shown_is_the_book_that_the_run_s_own_score_keeps(
+    workspace: Workspace, changes: Mapping[str, Any]
+) -> None:
+    config = run_config(workspace, end=date(2018, 3, 2), memory="off", score_at_end=True, **changes)
+    result, seen = shown_in(config)
+    tables = read_score(result.folder, "default").tables
+    equity = {
+        (row["trial"], row["session"]): row
+        for row in tables["equity"].to_pylist()
+        if row["book"] == "ratings"
+    }
+    held = {
+        (row["trial"], row["session"], row["ticker"]): row
+        for row in tables["positions"].to_pylist()
+        if row["shares"]
+    }
+    first = min(session for _, session in equity)
+    compared = set()
+    for key, book in seen.items():
+        if key.session < first:
+            # Warm-up decides and remembers, and trades in neither book.
+            assert (book.cash, book.positions) == (1_000_000.0, ())
+            continue
+        row = equity[key.trial, key.session]
+        assert (book.cash, book.equity) == (row["cash"], row["equity"])
+        rows = {
+            ticker: (row["shares"], row["value"], row["weight"])
+            for (trial, session, ticker), row in held.items()
+            if (trial, session) == (key.trial, key.session)
+        }
+        assert {p.symbol: (p.shares, p.value, p.weight) for p in book.positions} == rows
+        compared |= set(rows)
+    assert compared == {"AAA", "BBB"}
+    # It paid for what it traded: 1 bp of commission and 5 bps of slippage.
+    assert {row["commission"] > 0.0 for row in equity.values() if row["traded"]} == {True}
+    assert any(row["traded"] for row in equity.values())
+    assert all(book.rule.endswith("commission 1 bps, slippage 5 bps") for book in seen.values())
+
+
+def test_costs_of_the_book_that_is_shown_are_by_default_those_of_the_run_s_own_score() -> None:
+    plain = RunConfig(tickers=("AAA",), start=DAYS[0], end=DAYS[-1], show_book=True)
+    assert rule_of(plain).costs == DEFAULT_COSTS
+    assert (
+        rule_of(plain)
+        == run_definition(plain, run_id="r", snapshot_id="s", universe=("AAA",)).book_rule()
+    )
+
+
 def test_a_replay_leads_to_the_same_root_and_nothing_is_from_the_future(
     workspace: Workspace,
 ) -> None:
@@ -352,8 +424,8 @@ def test_what_shapes_the_book_is_part_of_the_identity_where_one_is_shown() -> No
     for name, value in {
         "show_book_policy": "long_short",
         "show_book_cash": 5.0,
-        "show_book_commission_bps": 1.0,
-        "show_book_slippage_bps": 1.0,
+        "show_book_commission_bps": 2.0,
+        "show_book_slippage_bps": 2.0,
     }.items():
         assert config_of(**{name: value}).identity_fields() != one
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backtester.book.orders import late_orders
 from backtester.book.simulation import BookResult
 from backtester.errors import DataError, UsageError
 from tests.support.books import booked, equities, make_rule, outcomes, shares_on, signals, targets
@@ -395,6 +396,23 @@ def test_what_would_fill_after_the_end_is_pending_not_rejected() -> None:
     assert booked(short, ratings("Hold", "Buy"), entry_rule="next_open").orders[0].status == (
         "pending"
     )
+
+
+def test_to_sell_nothing_after_the_end_is_no_order_and_to_sell_what_may_be_bought_is_one() -> None:
+    snapshot = make_snapshot({"AAA": prices(100, 110, 120)})
+
+    flat = booked(snapshot, ratings("Hold", "Hold", "Sell"), entry_rule="next_open")
+    assert (flat.orders, flat.counts.orders, flat.counts.unchanged) == ((), 0, 1)
+
+    sold = booked(snapshot, ratings("Buy", "Sell", "Sell"), entry_rule="next_open")
+    assert [order.status for order in sold.orders] == ["filled", "filled"]
+
+    # What is bought after the end may be sold after it.
+    short = make_snapshot({"AAA": prices(100)}, end=MON)
+    assert booked(short, ratings("Sell"), entry_rule="next_open").orders == ()
+    assert late_orders(["AAA", "AAA", "AAA", "BBB"], [1.0, 0.0, 0.0, 0.0], ["BBB"]) == [
+        *(True, True, False, True)
+    ]
 
 
 def test_a_ticker_that_stops_trading_is_closed_at_its_last_close_less_the_haircut() -> None:

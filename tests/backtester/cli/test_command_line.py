@@ -338,6 +338,7 @@ def test_leakcheck_says_what_was_tried_and_what_is_not_covered(command: Command)
     assert said.code == 0
     for words in ("rewritten", "cut", "moved", "not covered", "training data", "clean:"):
         assert words in said.out
+    assert " steps in each of 3 worlds (rewritten, cut, moved) ...\n" in said.err
 
 
 def test_runs_and_show_speak_json(command: Command, workspace: Path) -> None:

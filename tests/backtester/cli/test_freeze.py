@@ -87,18 +87,18 @@ def test_diff_names_what_differs(folder: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        (["--symbols", "CCC"], 5, "bars of CCC cannot be had"),
+        (["--symbols", "CCC"], 3, "bars of CCC cannot be had"),
         (["--end", "2018-02-01"], 2, "is before start"),
         (["--vendor", "bars=nobody"], 2, "is not known"),
-        (["--option", "files.bars.path=none.csv"], 5, "there is no file none.csv"),
+        (["--option", "files.bars.path=none.csv"], 3, "there is no file none.csv"),
         (
             ["--tables", "news", "--option", "files.news.path=none.csv"],
-            5,
+            3,
             "news of AAA cannot be read from a file: there is no file none.csv",
         ),
         (
             ["--tables", "news", "--option", "files.news.path=prices.csv"],
-            5,
+            3,
             "prices.csv has no column source: name it (column.source=...)",
         ),
     ],

@@ -23,7 +23,7 @@ from backtester.records import CellRecord, LessonRecord
 from backtester.runs.folder import RunFolder
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.rulebook_server import Fault, by_the_rules, faulty
-from tests.support.workspaces import Workspace, make_workspace
+from tests.support.workspaces import Workspace, make_workspace, wire
 
 DAY = date(2018, 1, 5)
 SETTINGS: dict[str, Any] = {"horizon": 3, "benchmark": "^GSPC", "checkpoint_enabled": True}
@@ -150,11 +150,7 @@ def test_no_prompt_is_sent_twice(place: tuple[Workspace, Desk]) -> None:
     with OpenAIServer(by_the_rules) as server:
         settings = {
             **SETTINGS,
-            "provider": "openai_compatible",
-            "base_url": server.url,
-            "endpoint_alias": "stub",
-            "quick_model": "stub-quick",
-            "deep_model": "stub-deep",
+            **wire(server.url),
         }
         with pytest.raises(KeyboardInterrupt):
             place[1].decide(settings, "AAA", DAY, watcher=Stopper(after="Bull Researcher"))
@@ -170,12 +166,7 @@ def test_a_second_try_in_the_same_process_goes_on_too(place: tuple[Workspace, De
     with OpenAIServer(faulty(down)) as server:
         settings = {
             **SETTINGS,
-            "provider": "openai_compatible",
-            "base_url": server.url,
-            "endpoint_alias": "stub",
-            "quick_model": "stub-quick",
-            "deep_model": "stub-deep",
-            "max_retries": 0,
+            **wire(server.url),
             "cell_retries": 1,
         }
         record = place[1].decide(settings, "AAA", DAY, watcher=listener).record
@@ -523,13 +514,7 @@ def test_a_node_that_fails_in_two_processes_leaves_a_checkpoint_that_reads(
     with OpenAIServer(faulty(down)) as server:
         settings = {
             **SETTINGS,
-            "provider": "openai_compatible",
-            "base_url": server.url,
-            "endpoint_alias": "stub",
-            "quick_model": "stub-quick",
-            "deep_model": "stub-deep",
-            "max_retries": 0,
-            "cell_retries": 0,
+            **wire(server.url),
         }
         for _ in range(2):
             with pytest.raises(ProviderError):

@@ -19,7 +19,7 @@ from backtester.runs.journal import read_ledger
 from tests.support.openai_server import OpenAIServer, error
 from tests.support.records import make_key
 from tests.support.rulebook_server import Fault, by_the_rules, faulty
-from tests.support.workspaces import Workspace, make_workspace, wave
+from tests.support.workspaces import Workspace, make_workspace, wave, wire
 
 FIRST, LATER = date(2018, 1, 5), date(2018, 1, 19)
 SETTINGS: dict[str, Any] = {"horizon": 3, "benchmark": "^GSPC"}
@@ -273,27 +273,14 @@ def test_a_watcher_hears_every_node_with_the_calls_so_far(workspace: Workspace) 
     assert listener.asked[-1] == len(analysis.record.calls)
 
 
-def wire(server: OpenAIServer) -> dict[str, Any]:
-    return {
-        **SETTINGS,
-        "provider": "openai_compatible",
-        "base_url": server.url,
-        "endpoint_alias": "stub",
-        "quick_model": "stub-quick",
-        "deep_model": "stub-deep",
-        "max_retries": 0,
-        "cell_retries": 0,
-    }
-
-
 def test_a_provider_that_is_gone_keeps_what_was_paid_for(workspace: Workspace) -> None:
     desk = desk_at(workspace)
     down = Fault(role="Trader", day="2018-01-05", symbol="AAA", acts=[error(503, "down")])
     with OpenAIServer(faulty(down)) as server:
         with pytest.raises(ProviderError, match="goes on from there"):
-            desk.decide(wire(server), "AAA", FIRST)
+            desk.decide({**SETTINGS, **wire(server.url)}, "AAA", FIRST)
         paid = len(server.requests)
-        analysis = desk.decide(wire(server), "AAA", FIRST)
+        analysis = desk.decide({**SETTINGS, **wire(server.url)}, "AAA", FIRST)
         asked = len(server.requests)
 
     assert analysis.decision.rating is not None
@@ -307,14 +294,14 @@ def test_nothing_of_a_failed_analysis_is_remembered(workspace: Workspace) -> Non
     desk = desk_at(workspace)
     down = Fault(role="Trader", day="2018-01-05", symbol="AAA", acts=[error(503, "down")])
     with OpenAIServer(faulty(down)) as server, pytest.raises(ProviderError):
-        desk.decide(wire(server), "AAA", FIRST)
+        desk.decide({**SETTINGS, **wire(server.url)}, "AAA", FIRST)
 
     assert desk.recall().cells == {}
 
 
 def test_the_same_rules_over_the_wire_give_the_same_rating(workspace: Workspace) -> None:
     with OpenAIServer(by_the_rules) as server:
-        asked = desk_at(workspace).decide(wire(server), "AAA", FIRST)
+        asked = desk_at(workspace).decide({**SETTINGS, **wire(server.url)}, "AAA", FIRST)
 
     assert (
         asked.decision.rating == desk_at(workspace).decide(SETTINGS, "AAA", FIRST).decision.rating

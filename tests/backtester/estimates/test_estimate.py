@@ -33,18 +33,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def config_for(workspace: Workspace, url: str = "http://127.0.0.1:9/v1", **more: Any) -> RunConfig:
-    fields: dict[str, Any] = {
-        "provider": "openai_compatible",
-        "base_url": url,
-        "endpoint_alias": "stub",
-        "quick_model": "stub-quick",
-        "deep_model": "stub-deep",
-        "analysts": ("market",),
-        "end": date(2018, 1, 12),
-        "max_retries": 0,
-        "cell_retries": 1,
-    }
-    return workspace.config(**{**fields, **more})
+    return workspace.wired(
+        url, **{"analysts": ("market",), "end": date(2018, 1, 12), "cell_retries": 1, **more}
+    )
 
 
 def by_node(found: Estimate, name: str) -> dict[str, Any]:

@@ -40,19 +40,16 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def config_for(workspace: Workspace, server: OpenAIServer, **changes: Any) -> RunConfig:
-    fields: dict[str, Any] = {
-        "provider": "openai_compatible",
-        "base_url": server.url,
-        "endpoint_alias": "stub",
-        "quick_model": "stub-quick",
-        "deep_model": "stub-deep",
-        "analysts": ("market",),
-        "end": date(2018, 1, 12),
-        "max_retries": 0,
-        "cell_retries": 1,
-        "max_tokens": 500,
-    }
-    return workspace.config(**{**fields, **changes})
+    return workspace.wired(
+        server.url,
+        **{
+            "analysts": ("market",),
+            "end": date(2018, 1, 12),
+            "cell_retries": 1,
+            "max_tokens": 500,
+            **changes,
+        },
+    )
 
 
 def test_failed_cells_and_those_that_follow_are_told_with_a_bound_that_holds(

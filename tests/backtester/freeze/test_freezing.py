@@ -637,3 +637,21 @@ def test_pounds_among_pence_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="bars of AAA are quoted in GBP, USD"):
         run(tmp_path, plan_of(), Scripted("yfinance", mixed))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"end": "2999-01-01"}, "calendar XNYS knows .*: choose another range"),
+        ({"start": "1700-01-01"}, "calendar XNYS knows .*: choose another range"),
+        ({"options": ["fiels.bars.path=x"]}, "options name the vendor 'fiels', which is not asked"),
+        ({"data_vendors": {"core_stock_apis": 5}}, "core_stock_apis: 5 is no list of vendors"),
+        ({"data_vendors": {"core_stock_apis": [5]}}, "is no list of vendors"),
+    ],
+)
+def test_a_plan_that_nobody_could_be_asked_by_is_refused_before_anything_is_asked(
+    flags: dict[str, Any], words: str
+) -> None:
+    usual = {"name": "x", "symbols": "AAA", "start": "2018-03-01", "end": "2018-03-02"}
+    with pytest.raises(UsageError, match=words):
+        load_plan(None, {**usual, **flags})

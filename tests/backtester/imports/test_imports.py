@@ -252,12 +252,12 @@ def test_a_state_log_that_is_none_is_a_bad_row(tmp_path: Path) -> None:
     ("name", "text", "error", "says"),
     [
         ("d.xlsx", "", UsageError, "its form is not known"),
-        ("d.csv", "ticker,day,rating\nAAA,2018-01-05,Buy\n", UsageError, "no column date"),
+        ("d.csv", "ticker,day,rating\nAAA,2018-01-05,Buy\n", DataError, "no column date"),
         ("d.csv", HEAD, DataError, "holds no row"),
         ("d.md", "# nothing", DataError, "no entry"),
         ("d.parquet", "x", DataError, "no whole Parquet file"),
         ("d.csv", HEAD + '"AAA,2018-01-05,Buy\n', DataError, "no CSV file at line"),
-        ("d.csv", "ticker,symbol,date,rating\na,b,c,d\n", UsageError, "could be the ticker"),
+        ("d.csv", "ticker,symbol,date,rating\na,b,c,d\n", DataError, "could be the ticker"),
     ],
 )
 def test_what_is_no_source_is_told(
@@ -298,3 +298,28 @@ def test_an_import_can_be_scored_again(shared: Workspace, tmp_path: Path) -> Non
     assert command(["score", result.run_id, "--horizon", "2", "--placebo", "0", *folders]) == 0
 
     assert len(rows_of(result.database, "SELECT score_id FROM scores")) == 2
+
+
+def test_what_others_paid_their_models_is_unknown_and_not_nothing(
+    shared: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "d.csv", HEAD + "AAA,2018-01-05,Buy\n")
+    result = imported(shared, source, tmp_path / "r", horizon=3)
+    asked = ("--data-dir", str(shared.data), "--reports-dir", str(tmp_path / "r"))
+
+    assert command(["score", "latest", "--charge-model-cost", *asked]) == 0
+
+    said = capsys.readouterr().out
+    why = "the models' bill cannot be charged: AAA|2018-01-05|0 has no record of its model calls"
+    assert f"no book: {why}" in said
+    figures = rows_of(
+        result.database,
+        "SELECT score_id = 'default' AS own, metric, value, reason FROM metrics "
+        "WHERE subject = 'ratings' AND metric IN ('model_cost', 'total_return') ORDER BY 1, 2",
+    )
+    assert [tuple(row.values()) for row in figures[:3]] == [
+        (False, "model_cost", None, why),
+        (False, "total_return", None, why),
+        (True, "model_cost", None, "not_charged"),
+    ]
+    assert figures[3]["value"] is not None

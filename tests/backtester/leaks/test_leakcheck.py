@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -62,11 +64,35 @@ def test_a_clean_run_passes_and_says_what_was_compared(workspace: Workspace) -> 
     assert "static identity: none here" in report.not_covered[0]
 
 
+class News:
+    """Note what an audit tells of itself."""
+
+    def __init__(self) -> None:
+        self.worlds: tuple[str, ...] = ()
+        self.steps = 0
+        self.done: Counter[str] = Counter()
+
+    def began(self, subject: str, steps: int, worlds: Sequence[str]) -> None:
+        self.worlds, self.steps = tuple(worlds), steps
+
+    def advanced(self, steps: int, world: str, findings: int | None) -> None:
+        assert findings is not None
+        self.done[world] += steps
+
+
 def test_the_number_of_workers_changes_no_finding(workspace: Workspace) -> None:
     config = workspace.config(tickers=("AAA",), end=date(2018, 1, 3), grid="daily", horizon=1)
     folder = RunFolder(run(config).folder)
 
-    alone, together = (leakcheck(folder, workspace.data, workers=count) for count in (1, 2))
+    news = [News(), News()]
+    alone, together = (
+        leakcheck(folder, workspace.data, workers=count, progress=told)
+        for count, told in zip((1, 2), news, strict=True)
+    )
+    # Each world is told under its name, and all of its steps.
+    for told in news:
+        assert told.worlds == ("rewritten", "cut", "moved")
+        assert told.done == dict.fromkeys(told.worlds, told.steps)
 
     assert alone.clean
     assert together == alone

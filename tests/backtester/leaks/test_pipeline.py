@@ -241,6 +241,8 @@ def test_a_pipeline_that_reads_t_plus_1_is_exit_7_and_its_memory_hides_nothing(
     assert code == 7
     said = capfd.readouterr()
     assert "leak: output: AAA|2018-01-12: its output changed in a world" in said.err
+    # Nothing is compared before all worlds are done, so nothing is said of findings before.
+    assert ": 4 steps in each of 5 worlds (true, again, rewritten, cut, moved) ...\n" in said.err
     # What differs by chance proves nothing, and is told apart from a leak.
     assert "leak: repeat: BBB|2018-01-05" in said.err
     assert "leak: repeat: BBB|2018-01-12" in said.err

@@ -34,6 +34,7 @@ from backtester.walk.plan import cache_folder
 from tests.support.cassettes import canonical, edit_head, lines_of, sealed, write_lines
 from tests.support.openai_server import OpenAIServer, completion, cut, error, text
 from tests.support.records import make_key
+from tests.support.results import rows_of
 from tests.support.rulebook_server import Fault, faulty
 from tests.support.workspaces import Workspace, make_workspace
 
@@ -96,18 +97,23 @@ def test_a_kept_replay_of_a_pack_is_a_run_of_its_own(
         replay_pack(packed, elsewhere, keep=tmp_path / "kept")
 
 
+def test_a_kept_replay_of_a_pack_is_scored_anew_where_its_run_scores_itself(
+    tmp_path: Path, elsewhere: Path
+) -> None:
+    workspace = make_workspace(tmp_path / "home")
+    result = run(workspace.config(end=date(2018, 1, 12), memory="off", score_at_end=True))
+    pack(workspace, result, tmp_path / "run.jsonl.zst")
+
+    replay_pack(tmp_path / "run.jsonl.zst", elsewhere, keep=tmp_path / "kept")
+
+    words = "SELECT * FROM metrics ORDER BY ALL"
+    figures = rows_of(tmp_path / "kept" / "results.duckdb", words)
+    assert figures
+    assert figures == rows_of(result.database, words)
+
+
 def config_for(workspace: Workspace, server: OpenAIServer, **changes: Any) -> RunConfig:
-    fields: dict[str, Any] = {
-        "provider": "openai_compatible",
-        "base_url": server.url,
-        "endpoint_alias": "stub",
-        "quick_model": "stub-quick",
-        "deep_model": "stub-deep",
-        "end": date(2018, 1, 19),
-        "max_retries": 0,
-        "cell_retries": 0,
-    }
-    return workspace.config(**{**fields, **changes})
+    return workspace.wired(server.url, **{"end": date(2018, 1, 19), **changes})
 
 
 def test_refused_cut_repaired_and_unread_replies_replay_from_their_pack(tmp_path: Path) -> None:

@@ -20,11 +20,13 @@ from backtester.leaks.audit import leakcheck
 from backtester.network import blocked_attempts
 from backtester.packs.replays import replay
 from backtester.replies.cache import ReplyCache
+from backtester.rescore import score
 from backtester.runs.folder import RunFolder
 from backtester.runs.journal import Ledger, read_ledger
 from backtester.store import publishing as store
 from backtester.walk.plan import cache_folder
 from tests.support.records import make_key
+from tests.support.results import rows_of
 from tests.support.workspaces import Workspace, make_workspace
 
 
@@ -67,6 +69,44 @@ def test_a_replay_leaves_the_recorded_run_as_it_was(
     replay(RunFolder(result.folder), workspace.data)
 
     assert {path: path.read_bytes() for path in sorted(result.folder.iterdir())} == before
+
+
+def scores_in(database: Path) -> tuple[list[object], ...]:
+    """Return all that a database says of scores, in order."""
+    tables = ("scores", "metrics", "equity", "orders", "positions", "horizon_returns")
+    return tuple(rows_of(database, f"SELECT * FROM {table} ORDER BY ALL") for table in tables)
+
+
+def test_a_kept_replay_has_the_score_that_the_run_has(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    result = run(workspace.config(end=date(2018, 1, 19), memory="off", score_at_end=True))
+    # Another trial of the same universe and window, which the run's own score knows nothing of.
+    score(result.run_id, reports_dir=workspace.reports, data_dir=workspace.data, start_cash=500.0)
+    own = scores_in(result.database)
+
+    replay(RunFolder(result.folder), workspace.data, keep=tmp_path / "kept")
+
+    kept = scores_in(tmp_path / "kept" / "results.duckdb")
+    assert kept == tuple([row for row in rows if row["score_id"] == "default"] for rows in own)
+    assert all(kept)
+    # A replay tries nothing.
+    assert not (tmp_path / "kept" / "ledger.jsonl").exists()
+
+
+def test_a_kept_replay_of_damaged_scores_says_so(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    result = run(workspace.config(end=date(2018, 1, 5), memory="off", score_at_end=True))
+    (result.folder / "scores" / "default" / "equity.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=r"equity.parquet is damaged"):
+        replay(RunFolder(result.folder), workspace.data, keep=tmp_path / "kept")
+
+
+def test_a_run_that_was_never_scored_has_no_score_in_its_kept_replay_either(
+    recorded: tuple[Workspace, RunResult], tmp_path: Path
+) -> None:
+    workspace, result = recorded
+    replay(RunFolder(result.folder), workspace.data, keep=tmp_path)
+    assert rows_of(tmp_path / "results.duckdb", "SELECT * FROM scores") == []
 
 
 REPLAY_IN_CHILD = """

@@ -135,8 +135,12 @@ def test_a_cassette_that_is_cut_says_so_wherever_it_was_cut(packed: Path) -> Non
     whole = packed.read_bytes()
     for length in range(0, len(whole) - 4, 37):
         packed.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"cut short|empty|cannot be read"):
+        with pytest.raises(DataError, match="is cut short" if length else "is empty"):
             taken(packed)
+    # A whole file of nothing has lost its end too.
+    packed.write_bytes(zstandard.compress(b""))
+    with pytest.raises(DataError, match="is cut short"):
+        taken(packed)
     for lost in range(len(lines_of_bytes(whole, packed))):
         lines = lines_of_bytes(whole, packed)
         del lines[lost]
@@ -329,7 +333,7 @@ def test_what_is_no_cassette_says_so(packed: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         taken(packed)
     write_lines(packed, [])
-    with pytest.raises(DataError, match="is empty"):
+    with pytest.raises(DataError, match="is cut short"):
         taken(packed)
     for place in (tmp_path / "nowhere", tmp_path, Path("/dev/zero")):
         with pytest.raises(DataError, match="no cassette at"):

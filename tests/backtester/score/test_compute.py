@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
 from backtester.errors import UsageError
 from backtester.records import RATINGS
-from backtester.score.compute import score_decisions, with_known_trials
+from backtester.score.compute import score_decisions
 from backtester.score.definition import changed
-from backtester.score.ledger import KnownTrials
+from backtester.score.deflation import with_known_trials
 from backtester.score.records import EquityRow, HorizonRow, MetricRow, OrderRow
+from backtester.score.trials import KnownTrials
 from backtester.settlement.broker import ScoreRule, settle
 from backtester.snapshots.snapshot import Snapshot
 from tests.support.records import make_call
@@ -227,7 +228,11 @@ def test_the_models_bill_comes_off_the_book_by_session() -> None:
     cells = [decided("AAA", DAYS[0], "Buy"), decided("AAA", DAYS[5], "Buy")]
     from dataclasses import replace
 
-    cells = [replace(cells[0], calls=(paid, saved)), replace(cells[1], calls=(paid,))]
+    calls = [(paid, saved), (paid,)]
+    cells = [
+        replace(cell, cutoff=datetime(*cell.key.session.timetuple()[:3], 21, tzinfo=UTC), calls=own)
+        for cell, own in zip(cells, calls, strict=True)
+    ]
 
     plain = scored(cells, snapshot, start_cash=1000.0)
     charged = scored(cells, snapshot, start_cash=1000.0, charge_model_cost=True)
@@ -237,18 +242,12 @@ def test_the_models_bill_comes_off_the_book_by_session() -> None:
     for one, other in zip(before, after, strict=True):
         assert isinstance(one, EquityRow)
         assert isinstance(other, EquityRow)
-        wanted = 1.0 if other.session < DAYS[5] else 1.25
+        # What returns are measured from is the first row, before anything is paid.
+        paid = 1.0 if other.session < DAYS[5] else 1.25
+        wanted = 0.0 if other.session == DAYS[0] else paid
         assert other.model_cost == wanted
         assert other.equity == pytest.approx(one.equity - wanted, abs=1e-9)
         assert other.cash + other.positions_value == pytest.approx(other.equity, rel=1e-12)
-
-
-def test_a_call_without_a_price_cannot_be_charged() -> None:
-    from dataclasses import replace
-
-    cell = replace(decided("AAA", DAYS[0], "Buy"), calls=(make_call(cost_usd=None),))
-    with pytest.raises(UsageError, match="price of rulebook/rulebook-1 is unknown"):
-        scored([cell], waves(), charge_model_cost=True)
 
 
 def test_the_same_rules_on_a_newer_snapshot_are_the_same_trial_and_other_costs_are_not() -> None:

@@ -10,8 +10,9 @@ import pytest
 from backtester.baselines.placebo import STATES, model_of, random_ratings
 from backtester.book.simulation import Signal, simulate
 from backtester.records import RATINGS
-from backtester.score.books import stage_of
-from backtester.score.placebo import placebo_figures, random_states
+from backtester.score.books import Stage, stage_of
+from backtester.score.placebo import placebo_figures, random_states, random_weights
+from backtester.score.records import MetricRow
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.metrics import performance
 from tests.support.scores import decided, make_definition
@@ -36,6 +37,13 @@ def snapshot() -> Snapshot:
         },
         actions=[split("AAA", DAYS[8], 2), dividend("BBB", DAYS[11], 0.5)],
     )
+
+
+def played(stage: Stage) -> tuple[MetricRow, ...]:
+    """Return the figures of random books, played by themselves."""
+    weights = random_weights(OWN, stage)
+    books = stage.bench.play(stage.grids, weights, stage.definition.book_rule())
+    return tuple(placebo_figures((), books.equity, stage))
 
 
 def test_the_paths_are_those_of_the_single_draws() -> None:
@@ -66,7 +74,7 @@ def test_the_band_is_that_of_books_played_one_by_one(
     stage = stage_of(definition, CELLS, snapshot)
     assert stage is not None
 
-    rows = {r.metric: r for r in placebo_figures((), {0: OWN}, stage) if r.subject == "random"}
+    rows = {r.metric: r for r in played(stage) if r.subject == "random"}
 
     model = model_of(OWN, persistent=True)
     found: dict[str, list[float]] = {"total_return": [], "sharpe": [], "max_drawdown": []}
@@ -106,6 +114,6 @@ def test_without_draws_there_is_no_band(snapshot: Snapshot) -> None:
     stage = stage_of(make_definition(CELLS, snapshot), CELLS, snapshot)
     assert stage is not None
 
-    (row, *_) = placebo_figures((), {0: OWN}, stage)
+    (row, *_) = played(stage)
 
     assert (row.value, row.low, row.high, row.reason) == (None, None, None, "no_draws")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -449,3 +450,56 @@ def test_a_manifest_survives_its_own_text(tmp_path: Path) -> None:
     manifest = write(tmp_path / "mine").manifest
     assert Manifest.model_validate_json(manifest.to_json()) == manifest
     assert load_manifest(tmp_path / "mine") == manifest
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("name", "\x1b[31mred", "no snapshot name"),
+        ("name", "", "no snapshot name"),
+        ("captured_at", "0001-01-01T00:00:00+14:00", "no instant at which data can have been"),
+        ("captured_at", "9999-12-31T23:59:59-14:00", "no instant at which data can have been"),
+        ("captured_at", "2024-06-01T00:00:00", "no instant at which data can have been"),
+        ("declared_end", "2024-03-24", "ends before it starts"),
+    ],
+)
+def test_a_manifest_that_says_what_cannot_be_is_damaged(
+    tmp_path: Path, field: str, value: str, words: str
+) -> None:
+    write(tmp_path / "mine")
+    path = tmp_path / "mine" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(DataError, match=words):
+        open_folder(tmp_path / "mine")
+    (problem,) = verify_snapshot(tmp_path / "mine")
+    assert words in problem.message
+
+
+def test_a_manifest_without_a_core_table_is_a_problem_and_no_fault(tmp_path: Path) -> None:
+    write(tmp_path / "mine")
+    path = tmp_path / "mine" / "manifest.json"
+    document = json.loads(path.read_text())
+    del document["tables"]["bars"]
+    path.write_text(json.dumps(document))
+    (problem,) = verify_snapshot(tmp_path / "mine")
+    assert problem.message == "it names no bars: capture it anew"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "bars.parquet"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_in_a_folder_is_not_waited_for(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    write(tmp_path / "mine")
+    path = tmp_path / "mine" / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(DataError, match=f"it is a {kind}"):
+        open_folder(tmp_path / "mine")
+    (problem,) = verify_snapshot(tmp_path / "mine")
+    assert f"it is a {kind}" in problem.message

@@ -66,6 +66,29 @@ def test_a_view_that_lost_its_filter_prints_the_news_of_the_next_day() -> None:
     assert [line[-1] for line in text.splitlines()[-2:]] == ["D", "C"]
 
 
+def test_a_window_of_news_that_ends_in_the_future_is_counted_back_from_the_simulated_date() -> None:
+    rows = [("AAA", "2024-04-25T14:00", "B"), ("AAA", "2024-05-03T14:00", "F")]
+    world = [(None, at, title) for _, at, title in (*rows, *VENDOR_ORDER)]
+    snapshot = make_snapshot(bars("2024-04-01", 40), news=news_rows([*rows, *VENDOR_ORDER, *world]))
+    view = view_of(snapshot, "2024-05-01")
+    # Seven days back from 9 May begin after 1 May, and hold neither of the two items.
+    items = "\n- 2024-05-01 14:00 UTC | Wire | A\n- 2024-04-25 14:00 UTC | Wire | B"
+    assert ask(view, "get_news", ticker="AAA", end_date="2024-05-09") == (
+        "# News about AAA (AAA Corp.), 2024-04-24 to 2024-05-01, seen on 2024-05-01\n"
+        "# end_date 2024-05-09 lies after the simulated date and was cut to it" + items
+    )
+    assert ask(view, "get_global_news", curr_date="2024-05-09", look_back_days=7) == (
+        "# News about the world's markets, 2024-04-24 to 2024-05-01, seen on 2024-05-01\n"
+        "# curr_date 2024-05-09 lies after the simulated date and was cut to it" + items
+    )
+    asked = {"start_date": "2024-05-03", "end_date": "2024-05-09"}
+    assert ask(view, "get_news", ticker="AAA", **asked).splitlines()[:3] == [
+        "# News about AAA (AAA Corp.), 2024-05-01 to 2024-05-01, seen on 2024-05-01",
+        "# start_date 2024-05-03 lies after the simulated date and was cut to it",
+        "# end_date 2024-05-09 lies after the simulated date and was cut to it",
+    ]
+
+
 def test_an_own_window_that_reaches_before_the_data_takes_what_there_is() -> None:
     rows = news_rows([("AAA", "2024-04-01T14:00", "First"), (None, "2024-03-20T14:00", "Old")])
     view = view_of(make_snapshot(bars("2024-04-01", 9), news=rows), "2024-04-02")

@@ -15,12 +15,12 @@ from backtester.statistics.metrics import (
     Measure,
     exposure,
     hit_rate,
-    moments,
     performance,
     periods_per_year,
     turnover,
     year_fraction,
 )
+from backtester.statistics.moments import moments
 
 
 def days_from(first: date, count: int, step: int = 1) -> list[date]:

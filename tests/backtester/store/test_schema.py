@@ -100,6 +100,22 @@ def test_the_document_names_every_table_view_and_column() -> None:
         assert view.question in markdown
 
 
+def test_a_view_of_every_score_is_told_shortly_and_has_the_columns_of_the_plain_one() -> None:
+    text = schema_document()
+    assert (
+        "VIEW alpha_by_rating_all: Did what was rated higher earn more? As alpha_by_rating, for "
+        "every score: name one, or group by score_id.\n"
+        "  one row for each run_id, score_id, rating\n"
+        "  columns: those of alpha_by_rating\n" in text
+    )
+    assert "'default' is the run's own; views show the run's own score" in text
+    plain = {view.name: view for view in VIEWS if not view.like}
+    twins = [view for view in VIEWS if view.like]
+    assert len(twins) == 14
+    for view in twins:
+        assert (view.name, view.columns) == (f"{view.like}_all", plain[view.like].columns)
+
+
 def test_the_document_as_json_reads_back() -> None:
     document = json.loads(schema_document(as_json=True))
     assert [table["name"] for table in document["tables"]] == [table.name for table in TABLES]

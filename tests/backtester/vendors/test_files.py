@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from dataclasses import replace
@@ -13,7 +14,8 @@ import pandas as pd
 import pytest
 
 from backtester.errors import UsageError
-from backtester.vendors.base import BadResponse, Capture, NoData, Wanted
+from backtester.vendors import file_columns
+from backtester.vendors.base import BadFile, BadResponse, Capture, NoData, Wanted
 from backtester.vendors.files import Files
 
 CSV = "Date,Open,High,Low,Close,Volume\n2024-03-04,10,12,9,11,100\n2024-03-05,11,13,10,12,200\n"
@@ -347,3 +349,150 @@ def test_a_shape_that_the_file_has_not_is_a_bad_response(tmp_path: Path) -> None
         shaped(tmp_path, {"error": "x"}, "news", "polygon_news")
     with pytest.raises(UsageError, match="polygon_news, finnhub_news"):
         shaped(tmp_path, [], "news", "reuters")
+
+
+# -- what is no table, or may be two things
+
+
+def packed(text: str) -> bytes:
+    return gzip.compress(text.encode())
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.csv"])
+def test_a_file_that_is_packed_by_gzip_is_unpacked(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(packed(CSV))
+    capture = Files().capture(wanted(path=str(path), symbol="AAA", default__currency="USD"))
+    assert bars_of(capture) == bars_of(captured(tmp_path, CSV))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"PK\x03\x04...", "is a ZIP archive or a workbook: unpack it, or save its sheet"),
+        (b"\xd0\xcf\x11\xe0...", "is a workbook"),
+        (b"BZh9...", "is packed by bzip2"),
+        (b"\xfd7zXZ...", "is packed by xz"),
+        (b"\x28\xb5\x2f\xfd...", "is packed by Zstandard"),
+        (CSV.encode("utf-16"), "is text in UTF-16: save it in UTF-8"),
+        (packed(CSV)[:-9], "is no whole gzip file"),
+        (packed(CSV) + b"more", "is no whole gzip file"),
+        (gzip.compress(b"PK\x03\x04..."), "is a ZIP archive"),
+        (b"  <html><body>Too many requests</body></html>", "is HTML or XML, not a table"),
+        (b'{"results": []}', "is JSON, not a table: name its form"),
+        (b"\x80\x04\x95", "is no whole CSV or Parquet file"),
+        (b"x" * 200_000, "is no whole CSV or Parquet file"),
+    ],
+)
+def test_a_file_of_another_form_is_told_with_what_to_do(
+    tmp_path: Path, data: bytes, words: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(data)
+    with pytest.raises(BadFile, match=words) as caught:
+        Files().capture(wanted(path=str(path), symbol="AAA", default__currency="USD"))
+    assert caught.value.exit_code == 3
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_columns, "TABLE_BYTES", 2**21)
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"\n" * 2**25))
+    assert path.stat().st_size < 2**17
+    with pytest.raises(BadFile, match="unpacks to more than 2 MB"):
+        Files().capture(wanted(path=str(path), symbol="AAA"))
+
+
+@pytest.mark.parametrize(
+    "heading", ["date,open,open,high,low,close", "date,Open,open ,high,low,close"]
+)
+def test_of_two_columns_of_one_name_none_is_guessed(tmp_path: Path, heading: str) -> None:
+    with pytest.raises(BadFile, match="has 2 columns that could be open"):
+        captured(tmp_path, f"{heading}\n2024-03-04,1,2,3,1,2\n")
+    if "Open" in heading:
+        (row,) = bars_of(
+            captured(tmp_path, f"{heading}\n2024-03-04,1,2,3,1,2\n", column__open="Open")
+        )
+        assert row["open"] == 1.0
+
+
+@pytest.mark.parametrize("volume", ["1e30", "9223372036854775808"])
+def test_a_volume_that_no_whole_number_holds_is_refused(
+    tmp_path: Path, volume: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.raises(BadFile, match="is no number of shares"):
+        captured(tmp_path, CSV.replace(",100\n", f",{volume}\n"))
+    assert not recwarn.list
+
+
+# 2024-03-05 00:00 in UTC, the evening of the 4th in New York.
+MIDNIGHTS = ["2024-03-05T00:00:00Z", "2024-03-05T00:00:00+00:00", "1709596800", "1709596800000"]
+
+
+@pytest.mark.parametrize("stamp", MIDNIGHTS)
+def test_a_midnight_in_utc_is_no_session_until_somebody_says_whose_day_it_is(
+    tmp_path: Path, stamp: str
+) -> None:
+    # A bar of the 5th that were taken for one of the 4th would be known a day too early.
+    text = f"date,open,high,low,close,volume\n{stamp},1,2,1,2,5\n"
+    with pytest.raises(BadFile, match=r"2024-03-05 00:00 UTC is the evening of 2024-03-04 in"):
+        captured(tmp_path, text)
+    (row,) = bars_of(captured(tmp_path, text, zone="UTC"))
+    assert row["session"] == date(2024, 3, 5)
+    (row,) = bars_of(captured(tmp_path, text, zone="America/New_York"))
+    assert row["session"] == date(2024, 3, 4)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_frame_with_midnights_in_utc_is_held_to_the_same_rule(zone: str | None) -> None:
+    stamps = pd.to_datetime(["2024-03-04", "2024-03-05"], utc=True)
+    frame = pd.DataFrame(
+        {"open": 1.0, "high": 2.0, "low": 1.0, "close": 2.0, "volume": 5}, index=stamps
+    )
+    options = {"symbol": "AAA", "default__currency": "USD"} | ({"zone": zone} if zone else {})
+    files = Files(frames={"bars": frame})
+    if zone is None:
+        with pytest.raises(BadFile, match="2024-03-04 00:00 UTC is the evening of 2024-03-03"):
+            files.capture(wanted(**options))
+        return
+    assert [row["session"] for row in bars_of(files.capture(wanted(**options)))] == [
+        date(2024, 3, 4),
+        date(2024, 3, 5),
+    ]
+
+
+def test_news_whose_stamps_are_all_midnights_in_utc_are_dated_to_the_end_of_their_day(
+    tmp_path: Path,
+) -> None:
+    head = "published,source,title\n"
+    dates = "2024-03-04T00:00:00Z,A,one\n2024-03-05T00:00:00Z,A,two\n"
+    found = captured(tmp_path, head + dates, table="news").rows["news"].to_pylist()
+    # The end of the 4th and the 5th in New York, five hours behind.
+    assert [row["known_at"] for row in found] == [
+        datetime(2024, 3, 5, 4, 59, 59, 999999, tzinfo=UTC),
+        datetime(2024, 3, 6, 4, 59, 59, 999999, tzinfo=UTC),
+    ]
+    among = dates + "2024-03-05T13:30:00Z,A,three\n"
+    found = captured(tmp_path, head + among, table="news").rows["news"].to_pylist()
+    assert found[0]["known_at"] == datetime(2024, 3, 4, tzinfo=UTC)
+
+
+def test_ticks_of_a_market_at_midnight_are_ticks(tmp_path: Path) -> None:
+    text = "market,known_at,question,outcome,probability\nAAA,2024-03-04T00:00:00Z,q,Yes,0.5\n"
+    (row,) = (
+        captured(tmp_path, text, table="prediction_markets").rows["prediction_markets"].to_pylist()
+    )
+    assert row["known_at"] == datetime(2024, 3, 4, tzinfo=UTC)
+
+
+def test_a_zone_that_there_is_not_is_a_wrong_option(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"files.bars.zone: 'Mars/Base' is no time zone"):
+        captured(tmp_path, CSV, zone="Mars/Base")
+
+
+def test_a_name_with_another_brace_is_of_one_file_and_that_is_not_there(tmp_path: Path) -> None:
+    # Taken for one of many, it would be stored as news that nobody has.
+    with pytest.raises(BadFile, match=r"there is no file .*\{sym\}.csv"):
+        Files().capture(wanted("news", path=str(tmp_path / "{sym}.csv")))

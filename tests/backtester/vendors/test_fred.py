@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from typing import Literal
 
 import pytest
 
@@ -12,7 +13,9 @@ from backtester.errors import UsageError
 from backtester.schema import conform
 from backtester.vendors.base import BadResponse, Capture, NoData, NotConfigured
 from backtester.vendors.fred import Fred
+from tests.backtester.snapshots.test_view import view_of
 from tests.support.page_server import Asked, Page, PageServer, page, settings_for, wanted_of
+from tests.support.snapshots import closes, make_snapshot
 from tests.support.vendor_trouble import SECRET, VendorTrouble
 
 FIRST, LAST = date(1776, 7, 4), date(9999, 12, 31)
@@ -240,9 +243,21 @@ def test_a_value_without_a_vintage_is_dropped_and_counted() -> None:
 BARE = {"XYZ": [("2023-01-01", "2026-11-30", "7.5"), ("2023-02-01", "2026-11-30", "8.0")]}
 
 
-def test_a_series_without_vintages_is_withheld() -> None:
-    with pytest.raises(NoData, match="XYZ has no vintages in ALFRED"):
-        captured(Alfred(BARE, unarchived=frozenset({"XYZ"})), "xyz")
+@pytest.mark.parametrize(("setting", "shown"), [("withhold", []), ("lag", [7.5, 8.0])])
+def test_a_series_without_vintages_is_captured_and_the_view_decides(
+    setting: Literal["withhold", "lag"], shown: list[float]
+) -> None:
+    capture, _ = captured(Alfred(BARE, unarchived=frozenset({"XYZ"})), "xyz")
+    days = {f"2023-06-{day:02}": 1.0 for day in (1, 2, 5)}
+    snapshot = make_snapshot({"AAA": closes(days)}, macro=capture.rows["macro"])
+    view = view_of(snapshot, "2023-06-05", estimated=setting)
+    assert [row.fields["value"] for row in view.rows("macro")] == shown
+    assert view.withheld("macro") == 2 - len(shown)
+
+
+def test_a_series_of_an_unknown_frequency_cannot_be_dated_and_is_no_data() -> None:
+    with pytest.raises(NoData, match="XYZ has the unknown frequency"):
+        captured(Alfred(BARE, "?", unarchived=frozenset({"XYZ"})), "XYZ")
 
 
 @pytest.mark.parametrize(
@@ -252,11 +267,11 @@ def test_a_series_without_vintages_is_withheld() -> None:
         ("D", "2023-01-03T05:59Z", "2023-02-03T05:59Z"),
     ],
 )
-def test_with_a_lag_it_is_estimated_from_the_end_of_its_period(
+def test_without_vintages_it_is_estimated_from_the_end_of_its_period(
     frequency: str, first: str, second: str
 ) -> None:
     alfred = Alfred(BARE, frequency, unarchived=frozenset({"XYZ"}))
-    capture, _ = captured(alfred, "XYZ", estimated="lag")
+    capture, _ = captured(alfred, "XYZ")
     assert [at for _, at, _ in told(capture)] == [first, second]
     assert set(capture.rows["macro"].column("known_at_basis").to_pylist()) == {"estimated"}
     assert "estimated" in capture.notes[0]
@@ -328,7 +343,7 @@ def test_a_list_that_stops_before_its_end_is_refused() -> None:
         ("", {}, "one series at a time"),
         ("cpi", {"lookback": "3"}, "no option 'lookback'"),
         ("cpi", {"history_days": "many"}, "history_days is 'many'"),
-        ("cpi", {"estimated": "guess"}, "write one of withhold, lag"),
+        ("cpi", {"estimated": "lag"}, "no option 'estimated'"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anybody_is_asked(

@@ -20,6 +20,7 @@ from tradingagents_core.errors import ModelOutcome
 from tradingagents_core.llm.factory import create_model
 from tradingagents_core.llm.keys import canonical_json
 from tradingagents_core.llm.openai_chat import ReplayingChatOpenAI, build_openai_chat
+from tradingagents_core.llm.patience import closed_port
 from tradingagents_core.protocols import CURRENT_SITE, Site
 from tradingagents_core.settings import ModelSpec
 
@@ -277,6 +278,28 @@ def test_a_port_without_a_server_is_a_transport_outcome() -> None:
         model = model_at(server)
     with pytest.raises(ModelOutcome, match="cannot be reached"):
         model.invoke("hi")
+
+
+def test_a_closed_port_of_this_machine_is_named_at_once_for_no_waiting_opens_it() -> None:
+    with OpenAIServer(wire.text("ok")) as server:
+        model = model_at(server, max_retries=20)
+        port = server.url.rpartition(":")[2].partition("/")[0]
+    # Twenty tries would take minutes.
+    with pytest.raises(ModelOutcome) as caught:
+        model.invoke("hi")
+    assert caught.value.message == (
+        f"the provider cannot be reached: nothing listens at 127.0.0.1:{port}; "
+        "start the model server there, or name its address with --base-url"
+    )
+
+
+def test_a_port_elsewhere_that_refuses_may_open_again() -> None:
+    refused = ConnectionRefusedError(111, "Connection refused")
+    assert closed_port(refused, "http://10.1.2.3:8000/v1") is None
+    assert closed_port(refused, "http://model.example/v1") is None
+    assert closed_port(OSError("down"), "http://127.0.0.1:8000/v1") is None
+    assert closed_port(refused, "http://[::1]:8000/v1") == "[::1]:8000"
+    assert closed_port(refused, "http://me:secret@localhost:8000/v1") == "localhost:8000"
 
 
 def test_a_structured_reply_that_does_not_validate_is_an_outcome_with_its_text() -> None:

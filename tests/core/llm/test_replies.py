@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 
 from tests.support import openai_server as wire
 from tradingagents_core.llm.keys import canonical_json
-from tradingagents_core.llm.reading import MAX_TOKENS, MalformedReply, blank
+from tradingagents_core.llm.reading import MAX_TOKENS, MalformedReply, blank, object_or_none
 from tradingagents_core.llm.replies import (
     chunk_of,
     message_of,
@@ -323,6 +323,11 @@ def test_two_messages_of_one_reply_share_nothing_that_can_be_changed() -> None:
     first, second = message_of(reply, message_id="m"), message_of(reply, message_id="m")
     first.tool_calls[0]["args"]["x"].append(2)
     first.response_metadata["cost"] = 1.0
+    first.additional_kwargs["seen"] = True
+    first.tool_calls.clear()
+    first.invalid_tool_calls.append(first.tool_calls)
+    first.name = "somebody"
+    assert second.model_fields_set == first.model_fields_set - {"name"}
     assert second == message_of(reply, message_id="m")
 
 
@@ -481,3 +486,14 @@ def test_a_text_of_backslashes_is_searched_in_one_go() -> None:
     assert blank(text, "sk-TEST-SECRET-123") == text
     assert blank(text, "two\\slashes") == text
     assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("bracket", ["[", "{"])
+def test_arguments_are_an_object_up_to_99_levels_and_not_with_one_more(bracket: str) -> None:
+    opened, closed = ("[", "]") if bracket == "[" else ('{"x": ', "}")
+    for levels, taken in ((98, True), (99, False)):
+        nested = '{"x": ' + opened * levels + "1" + closed * levels + "}"
+        found = object_or_none(nested)
+        assert (found == json.loads(nested)) if taken else found is None
+    # Brackets side by side, or in a text, are no levels.
+    assert object_or_none('{"x": [' + "[], " * 200 + '"[[[{{{"]}') is not None
