@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from backtester import spellings
 from backtester.calendar import calendar_by_code, calendar_of
@@ -96,7 +96,7 @@ class FreezePlan(BaseModel):
     start: Day
     end: Day
     warmup: int = 250
-    tables: Words = ("bars",)
+    tables: Words = Field(default=("bars",), validate_default=True)
     chains: ByTable = {}
     subjects: ByTable = {}
     global_news: Words = ()
@@ -192,7 +192,7 @@ class FreezePlan(BaseModel):
 
     def links(self, table: str) -> tuple[tuple[str, ...], ...]:
         """Return the chain of a table with the vendors of each link, which are asked together."""
-        return tuple(tuple(name.strip() for name in link.split(JOIN)) for link in self.chain(table))
+        return tuple(_parts(link) for link in self.chain(table))
 
     def options_of(self, vendor: str, table: str) -> dict[str, str]:
         """Return the options of a vendor for a table."""
@@ -245,14 +245,14 @@ def load_plan(
             # Asked for less, the vendor would seem to have lost what was never asked for.
             values["start"] = base["start"]
         values = {**base, **values}
+    for text in options:
+        _set_option(values["options"], text)
     kinds = {word: _as_table(values.pop(word, {}), word) for word in _NAMED_BY_OTHERS}
     values["chains"] = {
         **_of_kinds(kinds),
         **_as_table(values.get("chains", {}), "chains"),
         **_chains(chains, values),
     }
-    for text in options:
-        _set_option(values["options"], text)
     return _built(values, path)
 
 
@@ -325,6 +325,15 @@ def _require_askable(plan: FreezePlan, where: str) -> None:
                 f"{where}options name the vendor {spellings.shown(vendor)}, which is not asked: "
                 f"write one of {', '.join(sorted(asked))}"
             )
+    for vendor, by_table in sorted(plan.options.items()):
+        for table in sorted(by_table):
+            if table in plan.tables and vendor not in {
+                n for link in plan.links(table) for n in link
+            }:
+                raise UsageError(
+                    f"{where}options.{vendor}.{table} is asked by nobody: write --vendor "
+                    f"{table}={vendor}, or leave the option out"
+                )
     try:
         plan.declared_start  # noqa: B018 - it is worked out here
         for code in sorted(set(map(calendar_code, plan.instruments))):
@@ -397,16 +406,23 @@ def _chains(texts: object, values: Mapping[str, Any]) -> dict[str, object]:
 def _filled(chain: object, values: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     vendors = chain if isinstance(chain, tuple) else ()
     wanted = _listed(values.get("tables", ("bars",)))
+    options = values["options"]
     for table in TABLES:
         able = tuple(link for link in vendors if _able(link, table))
-        if able and table not in WITH_BARS and table in {*_texts(wanted), "bars"}:
+        told = any(table in options.get(name, {}) for link in able for name in _parts(link))
+        # Splits and dividends come along with the bars, unless somebody says where they are.
+        if able and (told if table in WITH_BARS else table in {*_texts(wanted), "bars"}):
             yield table, able
+
+
+def _parts(link: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in link.split(JOIN))
 
 
 def _able(link: str, table: str) -> bool:
     from backtester.vendors.registry import vendor_row
 
-    return all(table in vendor_row(name.strip()).tables for name in link.split(JOIN))
+    return all(table in vendor_row(name).tables for name in _parts(link))
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class DatedRows:
         values = zip(*(_values(chosen.column(name)) for name in names), strict=True)
         # Arrow makes an instant of a zone four times slower than this, and it was most of the time.
         stamps = self.known_at[first:stop].tolist()
-        instants = {stamp: instant_of(stamp) for stamp in set(stamps)}
+        instants = {stamp: instant_of(stamp) for stamp in dict.fromkeys(stamps)}
         return Rows(
             [
                 Row(

@@ -550,6 +550,29 @@ def test_a_plan_that_does_not_fit_says_what(flags: Mapping[str, Any], words: str
         load_plan(None, {**usual, **flags})
 
 
+def test_an_option_for_splits_says_that_its_vendor_is_asked_for_them() -> None:
+    # Left to come along with the bars, a file of splits was never opened, without a word.
+    asked = {
+        "name": "mine",
+        "symbols": ("AAA",),
+        "start": "2018-01-02",
+        "end": "2018-06-29",
+        "vendors": ["files"],
+    }
+    bars = ["files.bars.path=b.csv"]
+    assert load_plan(None, {**asked, "options": bars}).links("actions") == ()
+    for table in ("actions", "instruments"):
+        plan = load_plan(None, {**asked, "options": [*bars, f"files.{table}.path=x.csv"]})
+        assert plan.links(table) == (("files",),)
+
+
+def test_an_option_that_no_vendor_is_asked_with_is_refused() -> None:
+    asked = {"name": "mine", "symbols": ("AAA",), "start": "2018-01-02", "end": "2018-06-29"}
+    options = ["files.bars.path=b.csv", "files.actions.path=x.csv"]
+    with pytest.raises(UsageError, match=r"options\.files\.actions is asked by nobody: write"):
+        load_plan(None, {**asked, "vendors": ["bars=files"], "options": options})
+
+
 def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text('name = "mine"\nsymbol = ["AAPL"]\nstart = 2018-01-02\nend = 2018-12-31\n')
