@@ -243,20 +243,26 @@ print(count)
 
 
 @pytest.mark.slow
+def killed_at(moment: int, folder: Path) -> bool:
+    """Freeze in a process that is killed at a step; False where it has fewer steps than that."""
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder), str(moment), str(Path(__file__).parents[3])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode == 0:
+        return False
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    return True
+
+
 def test_a_freeze_that_is_killed_at_any_step_leaves_the_old_snapshot_whole(tmp_path: Path) -> None:
-    root = str(Path(__file__).parents[3])
     old = run(tmp_path, plan_of(symbols=("AAA",)), Scripted("yfinance", bars)).snapshot
     killed = 0
     for moment in (2, 9, 16, 22):
-        ended = subprocess.run(
-            [sys.executable, "-c", KILLED, str(tmp_path), str(moment), root],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode == 0:
+        if not killed_at(moment, tmp_path):
             break
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
         killed += 1
         problems = verify_snapshot(old.path)
         assert problems == []

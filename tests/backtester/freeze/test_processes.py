@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from backtester.freeze.parts import parts_folder
 from backtester.snapshots.snapshot import snapshot_names, verify_snapshot
-from tests.backtester.freeze.test_freezing import KILLED, Scripted, bars, plan_of, run
+from tests.backtester.freeze.test_freezing import Scripted, bars, killed_at, plan_of, run
 
 ROOT = str(Path(__file__).parents[3])
 RACING = """
@@ -83,15 +82,8 @@ def test_a_first_freeze_that_is_killed_lists_nothing_and_the_next_one_is_whole(
 ) -> None:
     killed = 0
     for moment in (3, 14):
-        ended = subprocess.run(
-            [sys.executable, "-c", KILLED, str(tmp_path), str(moment), ROOT],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode == 0:
+        if not killed_at(moment, tmp_path):
             break
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
         killed += 1
         if "mine" in snapshot_names(tmp_path):
             assert verify_snapshot(tmp_path / "snapshots/mine") == []

@@ -14,21 +14,10 @@ from hypothesis import strategies as st
 from backtester.book.costs import Costs
 from backtester.book.policy import policy_named
 from backtester.errors import UsageError
-from backtester.score.definition import DEFAULT_COSTS, DEFAULT_SCORE, ScoreDefinition, changed
+from backtester.score.definition import DEFAULT_COSTS, ScoreDefinition, changed
 from backtester.score.labels import OWN, score_label, score_slug
+from tests.support.definitions import OWN_SCORE
 
-OWN_SCORE = ScoreDefinition(
-    run_id="run-a",
-    universe=("AAA", "BBB"),
-    snapshot_id="0123456789abcdef",
-    decision_time="close",
-    entry_rule="next_open",
-    horizon=5,
-    first=date(2018, 1, 1),
-    last=date(2018, 12, 31),
-    costs=DEFAULT_COSTS,
-    score_id=DEFAULT_SCORE,
-)
 MAP = {"Buy": 1.0, "Overweight": 0.5, "Underweight": 0.0, "Sell": -1.0}
 
 

@@ -8,22 +8,10 @@ from typing import Any
 import pytest
 
 from backtester.errors import DataError
-from backtester.score.definition import DEFAULT_COSTS, DEFAULT_SCORE, ScoreDefinition, changed
+from backtester.score.definition import ScoreDefinition, changed
 from backtester.score.files import ScoreCard
 from backtester.store.score_rows import score_tables
-
-OWN = ScoreDefinition(
-    run_id="run-a",
-    universe=("AAA", "BBB"),
-    snapshot_id="0123456789abcdef",
-    decision_time="close",
-    entry_rule="next_open",
-    horizon=5,
-    first=date(2018, 1, 1),
-    last=date(2018, 12, 31),
-    costs=DEFAULT_COSTS,
-    score_id=DEFAULT_SCORE,
-)
+from tests.support.definitions import OWN_SCORE
 
 
 def card_of(definition: ScoreDefinition, document: dict[str, Any] | None = None) -> ScoreCard:
@@ -47,9 +35,9 @@ def lines(*cards: ScoreCard) -> list[dict[str, Any]]:
 
 
 def test_each_score_is_labelled_by_what_it_differs_by_from_the_runs_own() -> None:
-    other = changed(OWN, slots=3, fold="6M", last=date(2018, 6, 30))
+    other = changed(OWN_SCORE, slots=3, fold="6M", last=date(2018, 6, 30))
 
-    own, row = lines(card_of(OWN), card_of(other))
+    own, row = lines(card_of(OWN_SCORE), card_of(other))
 
     assert own["label"] == "the run's own"
     assert row["label"] == "slots 3, to 2018-06-30, fold 6M"
@@ -59,15 +47,19 @@ def test_each_score_is_labelled_by_what_it_differs_by_from_the_runs_own() -> Non
 
 
 def test_without_the_runs_own_score_the_label_names_all_that_is_not_plain() -> None:
-    (row,) = lines(card_of(changed(OWN, slots=3)))
+    (row,) = lines(card_of(changed(OWN_SCORE, slots=3)))
 
     assert row["label"].endswith("entry next_open, commission 1 bps, slippage 5 bps, slots 3")
 
 
 @pytest.mark.parametrize(
     "document",
-    [{"horizon": 5}, {**OWN.document(), "policy": "long_only"}, {**OWN.document(), "first": "x"}],
+    [
+        {"horizon": 5},
+        {**OWN_SCORE.document(), "policy": "long_only"},
+        {**OWN_SCORE.document(), "first": "x"},
+    ],
 )
 def test_a_definition_that_is_none_is_damage_and_no_fault(document: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="score default: its definition is damaged or of another"):
-        lines(card_of(OWN, document))
+        lines(card_of(OWN_SCORE, document))
