@@ -35,7 +35,7 @@ def leakcheck(
 
     Args:
         name: A finished run, its id, or ``latest``; left out where a pipeline is given.
-        pipeline: ``package.module:callable``, or a function of a module; see `leak_pipeline`.
+        pipeline: ``package.module:callable``, or a function of a module; see `leaks.pipeline`.
         snapshot: What it is called on: a name, a folder, or opened from one.
         tickers: What it is asked about, on each of the dates.
         dates: Decision dates; or a grid, such as ``weekly``, with start and end.

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backtester.backtest import Publisher, read_whole
+from backtester.config import RunConfig
 from backtester.errors import DataError
 from backtester.loading import recorded_config
 from backtester.runs.folder import RunFolder, RunManifest, find_run
@@ -22,6 +23,7 @@ from backtester.settlement.benchmark import benchmark_for
 from backtester.snapshots.diff import TableDiff, diff_tables
 from backtester.snapshots.snapshot import Snapshot, open_snapshot
 from backtester.store.publishing import publish_score
+from backtester.walk.plan import require_benchmark
 
 _CORE = ("bars", "actions")
 DATABASE_NAME = "results.duckdb"
@@ -68,7 +70,8 @@ def rescore(
         book_required: Refuse where no book can be kept.
 
     Raises:
-        DataError: The run is not finished or damaged, or a snapshot is missing.
+        DataError: The run is not finished or damaged, a snapshot is missing, or it lacks the
+            benchmark that is asked for.
         UsageError: Rules that do not fit, a window without decisions.
     """
     manifest = _finished(folder)
@@ -86,6 +89,8 @@ def rescore(
     others = {} if after.id == manifest.snapshot_id else {"snapshot_id": after.id}
     if changes or others:
         definition = changed(definition, **changes, **others)
+    if changes.get("benchmark") is not None:
+        _require_asked(config, definition, after)
     return _kept(
         folder,
         manifest,
@@ -95,6 +100,12 @@ def rescore(
         again=again,
         book_required=book_required,
     )
+
+
+def _require_asked(config: RunConfig, definition: ScoreDefinition, snapshot: Snapshot) -> None:
+    """Refuse a benchmark that the snapshot lacks, as a run does."""
+    asked = config.model_copy(update={"benchmark": definition.benchmark})
+    require_benchmark(asked, snapshot, definition.universe[0])
 
 
 def _finished(folder: RunFolder) -> RunManifest:

@@ -9,6 +9,7 @@ out, as in `tradingagents_core.indicators`; no value counts before its window is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +57,12 @@ def macd(bars: Bars, parameters: Parameters) -> Wanted:
     EMAs are weighted means of the whole history (see `tradingagents_core.indicators`).
     """
     fast, slow, signal = (int(parameters[name]) for name in ("fast", "slow", "signal"))
-    frame = _frame(bars)
-    line = _values(frame, f"macd_{fast},{slow},{signal}")
-    signal_line = _values(frame, f"macds_{fast},{slow},{signal}")
-    return _above(line, signal_line, scale=bars.close, warm_up=slow + signal - 1)
+    with _quiet():
+        closes = pd.Series(bars.close)
+        line = StockDataFrame.ema(closes, fast) - StockDataFrame.ema(closes, slow)
+        signal_line = StockDataFrame.ema(line, signal)
+    warm_up = slow + signal - 1
+    return _above(_array(line), _array(signal_line), scale=bars.close, warm_up=warm_up)
 
 
 def kdj_rsi(bars: Bars, parameters: Parameters) -> Wanted:
@@ -99,9 +102,10 @@ def zmr(bars: Bars, parameters: Parameters) -> Wanted:
     reversion), long side alone.
     """
     window, threshold = int(parameters["window"]), float(parameters["threshold"])
-    frame = _frame(bars)
-    mean = _values(frame, f"close_{window}_sma")
-    deviation = _values(frame, f"close_{window}_mstd")
+    with _quiet():
+        closes = pd.Series(bars.close)
+        mean = _array(StockDataFrame.sma(closes, window))
+        deviation = _array(StockDataFrame.mov_std(closes, window))
     still = ~(deviation > _TIE * np.abs(mean))
     weight = np.full(len(bars), np.nan)
     distance = bars.close - mean
@@ -118,8 +122,9 @@ def sma_cross(bars: Bars, parameters: Parameters) -> Wanted:
     alone.
     """
     fast, slow = int(parameters["fast"]), int(parameters["slow"])
-    frame = _frame(bars)
-    quick, calm = _values(frame, f"close_{fast}_sma"), _values(frame, f"close_{slow}_sma")
+    with _quiet():
+        closes = pd.Series(bars.close)
+        quick, calm = (_array(StockDataFrame.sma(closes, days)) for days in (fast, slow))
     return _above(quick, calm, scale=bars.close, warm_up=slow)
 
 
@@ -153,6 +158,14 @@ def _frame(bars: Bars) -> StockDataFrame:
 
 
 def _values(frame: StockDataFrame, column: str) -> Floats:
+    with _quiet():
+        return _array(frame[column])
+
+
+def _array(values: pd.Series) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def _quiet() -> AbstractContextManager[object]:
     # A row far in the future must not be able to raise here, not even as a numeric warning.
-    with np.errstate(all="ignore"):
-        return np.array(frame[column], dtype=np.float64)
+    return np.errstate(all="ignore")

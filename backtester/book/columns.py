@@ -1,4 +1,4 @@
-"""Whole books as columns: the orders, positions and equity that `book_records` describes."""
+"""Whole books as columns: the orders, positions and equity that `records` describes."""
 
 from __future__ import annotations
 

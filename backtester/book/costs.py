@@ -14,6 +14,13 @@ from backtester.errors import UsageError
 BPS = 10_000.0
 YEAR_DAYS = 365.0
 """Interest and borrowing accrue by calendar day, a year being so many."""
+_MOST = (
+    ("commission_per_share", 1e9),
+    ("commission_minimum", 1e9),
+    ("borrow_bps_year", 1e6),
+    ("cash_rate", 10.0),
+)
+"""What no cost is above: past it the book's numbers end, not its money."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +71,9 @@ class Costs:
             )
         if self.cash_rate <= -1.0:
             raise UsageError(f"cash_rate is {self.cash_rate}: write a fraction above -1")
+        for name, most in _MOST:
+            if getattr(self, name) > most:
+                raise UsageError(f"{name} is {getattr(self, name)}: write {most:,.0f} or less")
 
     @property
     def needs_volume(self) -> bool:

@@ -1,9 +1,9 @@
 """Many books at once: the same prices and decision dates, other weights in each.
 
 A score has its own books, a dozen baselines and hundreds of random ones. Here one walk carries them
-all, a column each; every number of a column is the very double that `book_walk` gives, by the same
+all, a column each; every number of a column is the very double that `walk` gives, by the same
 operations in the same order (tests compare them bit by bit). The first columns may be kept whole:
-a `Tape` takes down what they did, and `book_tape` makes the rows of orders, positions and equity.
+a `Tape` takes down what they did and makes the rows of orders, positions and equity.
 """
 
 from __future__ import annotations
@@ -237,66 +237,77 @@ class Crowd:
         asked = worth * orders.weight / batch.slots - orders.held * orders.price * orders.rate
         opens = orders.weight != 0.0
         broke = opens & (worth <= 0.0)
-        rests = opens & ~broke & (np.abs(asked) <= NOISE * worth)
-        left = broke | rests
+        left = broke | (opens & (np.abs(asked) <= NOISE * worth))
         if left.any():
             self.tape.note(batch, orders.at(broke), Outcome.NO_EQUITY)
-            self._settle_at(batch, orders.at(rests))
+            self._settle_at(batch, orders.at(left & ~broke))
             orders, asked = orders.at(~left), asked[~left]
         self.tape.asked(batch, orders, asked)
         sells = (asked < 0.0) | (orders.weight <= 0.0)
-        first = orders.at(sells)
-        self._carry_out(batch, first, asked[sells], close=first.weight == 0.0)
-        buys = ~sells
-        if buys.any():
-            self._buy(batch, orders.at(buys), asked[buys], equity, at_hand)
+        # A purchase is filled as if there were cash enough, and again where there is not.
+        fills = self._fills(orders, asked, close=orders.weight == 0.0)
+        first, then = np.flatnonzero(sells & fills.done), np.flatnonzero(~sells)
+        self._trade(orders, fills, first)
+        if len(then):
+            fills = self._within_cash(orders, asked, fills, then, equity, at_hand)
+            then = then[fills.done[then]]
+            self._trade(orders, fills, then)
+        if not fills.done.all():
+            self.tape.unfilled(batch, orders, fills)
+        turn = np.concatenate((first, then))
+        self.tape.traded(batch, orders, fills, turn)
+        # What the cap cut off is asked for again by the next decision, even an equal one.
+        cut = fills.outcome == Outcome.CUT_BY_VOLUME
+        weight = np.where(cut, np.nan, orders.weight) if cut.any() else orders.weight
+        at = (orders.line[turn], orders.book[turn])
+        self._mark[at], self._fresh[at] = orders.price[turn], batch.at
+        self._tier[at], self._slots[at] = weight[turn], batch.slots
 
-    def _buy(
-        self, batch: Batch, orders: Orders, asked: Reals, equity: Reals, at_hand: Reals
-    ) -> None:
-        """Carry out purchases, scaled by one factor a book where they want more than its cash."""
+    def _within_cash(
+        self,
+        orders: Orders,
+        asked: Reals,
+        fills: Fills,
+        buys: npt.NDArray[np.intp],
+        equity: Reals,
+        at_hand: Reals,
+    ) -> Fills:
+        """Return fills with purchases scaled by one factor a book where its cash is too little."""
         free, short = self._cash, self._shares < 0.0
         if short.any():
             owed = self._shares * at_hand * self._rate
             free = _summed(free, np.where(short, owed, 0.0))
-        opening = asked + np.minimum(orders.held, 0.0) * orders.price * orders.rate
+        book, asked = orders.book[buys], asked[buys]
+        covered = np.minimum(orders.held, 0.0) * orders.price * orders.rate
+        opening = asked + covered[buys]
         wanted = np.zeros(len(free))
-        np.add.at(wanted, orders.book, opening)
-        none = np.zeros(len(asked), dtype=np.bool_)
-        if (wanted <= free).all():
-            self._carry_out(batch, orders, asked, close=none)
-            return
+        np.add.at(wanted, book, opening)
+        enough = wanted <= free
+        if enough.all():
+            return fills
         scaled = np.where(free <= NO_CASH * equity, 0.0, free / wanted)
-        factor = np.where(wanted <= free, 1.0, scaled)[orders.book]
+        factor = np.where(enough, 1.0, scaled)[book]
         amount = np.where(factor == 1.0, asked, asked - opening + opening * factor)
-        bought = (amount > 0.0) | (factor == 1.0)
-        self.tape.note(batch, orders.at(~bought), Outcome.NO_CASH)
-        factor, cut = factor[bought], factor[bought] < 1.0 - WHOLE
-        self._carry_out(batch, orders.at(bought), amount[bought], close=factor == 0.0, cut=cut)
+        none = (amount <= 0.0) & (factor != 1.0)
+        cut = factor < 1.0 - WHOLE
+        again = self._fills(orders.at(buys), amount, close=factor == 0.0, cut=cut)
+        again.outcome[none], again.done[none] = Outcome.NO_CASH, False
+        for old, new in zip(fills, again, strict=True):
+            old[buys] = new
+        return fills
 
-    def _carry_out(
-        self,
-        batch: Batch,
-        orders: Orders,
-        amount: Reals,
-        *,
-        close: Flags,
-        cut: Flags | None = None,
-    ) -> None:
-        """Fill orders, as far as their bars and costs let them.
+    def _fills(
+        self, orders: Orders, amount: Reals, *, close: Flags, cut: Flags | None = None
+    ) -> Fills:
+        """Return how orders fill, as far as their bars and costs let them.
 
         Args:
-            batch: That they are of.
             orders: Of books and lines, at most one for each pair.
             amount: Cash to move.
             close: Which trade just what is held.
             cut: Which had not cash enough.
         """
         costs = self._rule.costs
-        if costs.needs_volume and not (some := orders.volume > 0.0).all():
-            self.tape.note(batch, orders.at(~some), Outcome.NO_VOLUME)
-            orders, amount, close = orders.at(some), amount[some], close[some]
-            cut = cut if cut is None else cut[some]
         up, held = amount > 0.0, np.abs(orders.held)
         slip = _slip(costs, orders, amount)
         price = orders.price * np.where(up, 1.0 + slip, 1.0 - slip)
@@ -313,30 +324,25 @@ class Crowd:
             shares = np.where(shares != held, np.floor(shares + WHOLE), shares)
         fee = shares * worth * costs.commission_bps / BPS
         fee = np.maximum(fee + shares * costs.commission_per_share, costs.commission_minimum)
+        done = shares > 0.0
+        if not done.all():
+            below = np.where(wanted != 0.0, Outcome.BELOW_ONE_SHARE, Outcome.BELOW_COSTS)
+            outcome = np.where(done, outcome, below).astype(np.int8)
+        if costs.needs_volume and not (some := orders.volume > 0.0).all():
+            done &= some
+            outcome[~some] = Outcome.NO_VOLUME
         signed = np.where(up, shares, -shares)
-        fills = Fills(price=price, signed=signed, fee=fee, outcome=outcome)
-        if not (done := shares > 0.0).all():
-            whole, none = ~done & (wanted != 0.0), ~done & (wanted == 0.0)
-            self.tape.note(batch, orders.at(whole), Outcome.BELOW_ONE_SHARE)
-            self.tape.note(batch, orders.at(none), Outcome.BELOW_COSTS)
-            orders, fills = orders.at(done), fills.at(done)
-        self._trade(batch, orders, fills)
+        return Fills(price=price, signed=signed, fee=fee, outcome=outcome, done=done)
 
-    def _trade(self, batch: Batch, orders: Orders, fills: Fills) -> None:
-        """Change cash and holdings."""
-        outlay = fills.signed * fills.price * orders.rate
+    def _trade(self, orders: Orders, fills: Fills, which: npt.NDArray[np.intp]) -> None:
+        """Change cash and shares for some orders that fill, one after the other."""
+        book, signed = orders.book[which], fills.signed[which]
         # Outlay and commission of each order in turn; taking off is adding the negative.
-        parts = np.empty(2 * len(outlay))
-        parts[0::2], parts[1::2] = -outlay, -fills.fee
-        np.add.at(self._cash, np.repeat(orders.book, 2), parts)
-        at = (orders.line, orders.book)
-        self._shares[at] = orders.held + fills.signed
-        self._mark[at] = orders.price
-        self._fresh[at] = batch.at
-        # What the cap cut off is asked for again by the next decision, even an equal one.
-        cut = fills.outcome == Outcome.CUT_BY_VOLUME
-        self._settle_at(batch, orders._replace(weight=np.where(cut, np.nan, orders.weight)))
-        self.tape.traded(batch, orders, fills, outlay)
+        parts = np.empty((len(which), 2))
+        parts[:, 0] = -(signed * fills.price[which] * orders.rate[which])
+        parts[:, 1] = -fills.fee[which]
+        np.add.at(self._cash, np.repeat(book, 2), parts.ravel())
+        self._shares[orders.line[which], book] = orders.held[which] + signed
 
     def _settle_at(self, batch: Batch, orders: Orders) -> None:
         at = (orders.line, orders.book)

@@ -6,7 +6,6 @@ doubles or None, never NaN or infinite.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -21,6 +20,9 @@ from backtester.errors import UsageError
 Side = Literal["buy", "sell", "short", "cover"]
 OrderStatus = Literal["filled", "partial", "rejected", "pending"]
 Rebalance = Literal["on_change", "always"]
+MOST_CASH = 1e12
+"""A larger book would keep no cents in a double."""
+MOST_SLOTS = 1_000_000
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -115,10 +117,12 @@ class BookRule:
                 f"entry rule {self.entry_rule!r} does not go with decision time "
                 f"{self.decision_time!r}: write one of {', '.join(allowed)}"
             )
-        if not (math.isfinite(self.start_cash) and self.start_cash > 0.0):
-            raise UsageError(f"start cash {self.start_cash} buys nothing: write a number above 0")
+        if not 1.0 <= self.start_cash <= MOST_CASH:
+            raise UsageError(f"start cash {self.start_cash}: write 1 to {MOST_CASH:,.0f}")
         if self.slots is not None and self.slots < 1:
             raise UsageError(f"slots {self.slots} is too few: write 1 or more")
+        if self.slots is not None and self.slots > MOST_SLOTS:
+            raise UsageError(f"slots {self.slots} is too many: write {MOST_SLOTS:,} or less")
         if self.rebalance not in get_args(Rebalance):
             raise UsageError(f"rebalance {self.rebalance!r}: write on_change or always")
         if not 0.0 <= self.haircut <= 1.0:

@@ -5,8 +5,8 @@ equity; the order fills at the entry rule, at the bars that scoring uses, and pa
 session of the tickers' calendars taken together leaves a row of equity, each position marked at its
 last close known then. Nothing fills at a bar of another session, nothing is marked from the future.
 
-The parts: `book_lines` lays out the prices, `book_walk` goes through them in UTC order,
-`book_orders` sizes and fills, `book_account` keeps the money, `book_records` is what comes out.
+The parts: `lines` lays out the prices, `walk` goes through them in UTC order, `orders` sizes and
+fills, `account` keeps the money, `records` is what comes out; `many` plays books side by side.
 """
 
 from __future__ import annotations

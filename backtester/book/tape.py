@@ -2,7 +2,7 @@
 
 A `Crowd` tells its tape of every fill, dividend and session. The rows of orders, positions and
 equity are worked out from that at the end, for all sessions together, by the operations of
-`book_walk` in their order; the books must balance as `Account.require_balance` has it.
+`walk` in their order; the books must balance as `Account.require_balance` has it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Orders(NamedTuple):
     volume: Reals
     held: Reals
 
-    def at(self, which: Flags) -> Orders:
+    def at(self, which: Flags | npt.NDArray[np.intp]) -> Orders:
         """Return some of them."""
         return Orders(
             row=self.row[which],
@@ -77,28 +77,21 @@ class Orders(NamedTuple):
 
 
 class Fills(NamedTuple):
-    """Hold what became of orders, one entry each.
+    """Hold what becomes of orders, one entry each.
 
     Attributes:
         price: After slippage.
-        signed: Shares, below zero where sold.
+        signed: Shares, below zero where sold; means nothing where not done.
         fee: Commission.
         outcome: `Outcome`.
+        done: Whether anything is traded.
     """
 
     price: Reals
     signed: Reals
     fee: Reals
     outcome: npt.NDArray[np.int8]
-
-    def at(self, which: Flags) -> Fills:
-        """Return some of them."""
-        return Fills(
-            price=self.price[which],
-            signed=self.signed[which],
-            fee=self.fee[which],
-            outcome=self.outcome[which],
-        )
+    done: Flags
 
 
 class Closing(NamedTuple):
@@ -181,31 +174,39 @@ class Tape:
             kept = orders.book < self.books
             self.wished[batch.rows.start + orders.row[kept], orders.book[kept]] = amount[kept]
 
-    def traded(self, batch: Batch, orders: Orders, fills: Fills, outlay: Reals) -> None:
+    def unfilled(self, batch: Batch, orders: Orders, fills: Fills) -> None:
+        """Take down why some orders did not fill."""
+        kept = ~fills.done & (orders.book < self.books)
+        self.code[batch.rows.start + orders.row[kept], orders.book[kept]] = fills.outcome[kept]
+
+    def traded(
+        self, batch: Batch, orders: Orders, fills: Fills, turn: npt.NDArray[np.intp]
+    ) -> None:
         """Take down fills.
 
         Args:
             batch: That they are of.
             orders: What was wanted.
             fills: What was done.
-            outlay: Price of all shares in book currency.
+            turn: Places of those that were filled, in the order in which they were.
         """
-        kept = orders.book < self.books
-        if not kept.any():
+        kept = turn[orders.book[turn] < self.books]
+        if not len(kept):
             return
-        orders, fills, outlay = orders.at(kept), fills.at(kept), outlay[kept]
-        decision = (batch.rows.start + orders.row, orders.book)
-        self.code[decision] = fills.outcome
-        self.shares[decision], self.price[decision] = fills.signed, fills.price
-        self.fee[decision] = fills.fee
-        holding = (orders.line, orders.book)
-        self._paid[holding] = self._paid[holding] + outlay + fills.fee
+        line, book, rate = orders.line[kept], orders.book[kept], orders.rate[kept]
+        signed, price, fee = fills.signed[kept], fills.price[kept], fills.fee[kept]
+        decision = (batch.rows.start + orders.row[kept], book)
+        self.code[decision] = fills.outcome[kept]
+        self.shares[decision], self.price[decision] = signed, price
+        self.fee[decision] = fee
+        holding, outlay = (line, book), signed * price * rate
+        self._paid[holding] = self._paid[holding] + outlay + fee
         self._priced[holding] = batch.at
         self._touched[holding] = True
-        slippage = np.abs(fills.signed) * np.abs(fills.price - orders.price) * orders.rate
-        np.add.at(self._flows[0], orders.book, np.abs(outlay))
-        np.add.at(self._flows[1], orders.book, fills.fee)
-        np.add.at(self._flows[2], orders.book, slippage)
+        slippage = np.abs(signed) * np.abs(price - orders.price[kept]) * rate
+        np.add.at(self._flows[0], book, np.abs(outlay))
+        np.add.at(self._flows[1], book, fee)
+        np.add.at(self._flows[2], book, slippage)
 
     # -------------------------------------------------------------------------------- in between
 

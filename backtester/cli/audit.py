@@ -128,14 +128,11 @@ def _tell_leaks(report: LeakReport) -> None:
     """
     if report.clean:
         return
+    from backtester.cli.render_leaks import verdict
     from backtester.texts.terminal import printable
 
     for finding in report.findings[:20]:
         typer.echo(f"leak: {printable(finding.words(), keep='')}", err=True)
     if len(report.findings) > 20:
         typer.echo(f"... and {len(report.findings) - 20} more; --json lists them all", err=True)
-    first = report.findings[0]
-    raise VerificationFailed(
-        f"{len(report.findings)} findings in {report.subject}; the first is {first.check} at "
-        f"{first.where}"
-    )
+    raise VerificationFailed(verdict(report.subject, report.findings))

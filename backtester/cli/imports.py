@@ -28,7 +28,9 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")
 StrictDates = Annotated[
     bool,
     typer.Option(
-        "--strict-dates", help="Refuse a date that is no session; default: the session before."
+        "--strict-dates",
+        help="Refuse a date that is no session; default: the session before if orders fill in the "
+        "one after, else the session after.",
     ),
 ]
 
@@ -80,6 +82,11 @@ def _tell(result: ImportResult) -> None:
     )
     if result.moved:
         typer.echo(f"{_count(result.moved, 'date')} without a session moved to the session before")
+    if result.moved_on:
+        dates = _count(result.moved_on, "date")
+        typer.echo(
+            f"{dates} without a session moved to the session after: nothing fills before its date"
+        )
     if result.repeated:
         typer.echo(f"{_count(result.repeated, 'row')} left out that said the same as another")
     for note in result.notes:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from backtester.cli.render_progress import StepBar
 from backtester.leaks.clock import WORDS as CLOCK_WORDS
-from backtester.leaks.report import LESSONS, LeakReport, TableLine
+from backtester.leaks.report import LESSONS, Finding, LeakReport, TableLine
 from backtester.schema import TABLES
 from backtester.texts.terminal import printable
 
@@ -44,7 +44,7 @@ class LeakProgress(StepBar):
     def advanced(self, steps: int, world: str, findings: int | None) -> None:
         """Take note of steps that are done."""
         if self._task is not None:
-            said = "" if findings is None else f", {findings} findings"
+            said = "" if findings is None else f", {findings} finding{'s'[: findings != 1]}"
             self._bar.update(self._task, advance=steps, words=f"world {world}{said}")
 
 
@@ -61,6 +61,13 @@ def show_leaks(report: LeakReport) -> None:
         typer.echo(f"not covered    {words}")
     if report.clean:
         typer.echo("clean: nothing that was compared depends on the future or on the clock")
+
+
+def verdict(subject: str, findings: Sequence[Finding]) -> str:
+    """Return how much was found in a subject, and what first, as one line."""
+    first, count = findings[0], len(findings)
+    found = "1 finding" if count == 1 else f"{count} findings, the first"
+    return f"{subject}: {found}: {first.check.replace('_', ' ')}, {first.where}"
 
 
 def _head(report: LeakReport) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +18,10 @@ from backtester.cli.render_parts import (
 )
 from backtester.score.definition import DEFAULT_SCORE
 from backtester.score.labels import OWN, cost_words
+from backtester.statistics.precision import FEWEST_SESSIONS
 from backtester.store.comparison import compared, setting_words
 from backtester.store.scores import score_lines, score_summary
+from backtester.store.summary import rows_of
 from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def show_scores(
     """Print a run's own score, or the one that is named, and its figures by more parts."""
     summary = score_summary(database, run_id, score_id=score_id)
     if summary is not None:
-        _show(summary)
+        _show(summary, _charged_lines(database, summary))
         show_parts(database, summary, scopes)
 
 
@@ -112,23 +114,25 @@ def show_score_table(database: Path, run_id: str) -> None:
         for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
             say(f"{number}  {line.score_id}: {name}")
         write(narrow)
-    if any(_is_short(line.sessions) for line in lines):
+    # Without a ratio there is no figure that could have a star.
+    if any(_is_short(line.sessions) and line.sharpe is not None for line in lines):
         say(f"*: of fewer than {SHORT_SAMPLE} session returns: says next to nothing of a year")
 
 
-def _show(summary: ScoreSummary) -> None:
+def _show(summary: ScoreSummary, charged: Iterable[str]) -> None:
     for line in _rule_lines(summary):
         say(line)
     if summary.no_book is not None:
         say(f"no book: {printable(summary.no_book)}")
     else:
         write_fitting(*((table,) for table in _book_tables(summary)))
-        for line in (*_band_lines(summary), *sharpe_lines(summary)):
+        shown = (*benchmark_lines(summary), *charged, *_band_lines(summary))
+        for line in (*shown, *sharpe_lines(summary)):
             say(line)
     show_horizons(summary)
     show_folds(summary)
     say("")
-    for line in _certain_lines(summary):
+    for line in certain_lines(summary):
         say(line)
 
 
@@ -187,6 +191,41 @@ def _name_of(book: BookLine, books: Sequence[BookLine]) -> str:
     return _NAMES.get(book.book, book.book) + lane
 
 
+def _charged_lines(database: Path, summary: ScoreSummary) -> Iterator[str]:
+    """Say what the models' bill took out of the book, also where that was nothing."""
+    rows = rows_of(database, _CHARGED, [summary.run_id, summary.score_id])
+    for row in rows:
+        lane = f" (trial {row['trial']})" if len(rows) > 1 else ""
+        yield f"models' bill charged{lane}: {row['value']:,.2f} USD"
+
+
+_CHARGED: Final = """
+SELECT trial, value FROM metrics
+WHERE run_id = ? AND score_id = ? AND subject = 'ratings' AND metric = 'model_cost'
+    AND value IS NOT NULL
+ORDER BY trial"""
+
+
+def benchmark_lines(summary: ScoreSummary) -> Iterator[str]:
+    """Say what the benchmark made over the sessions of the book, and what of it the book shares."""
+    own, against = summary.book("ratings"), summary.against
+    if own is None or against is None or own.benchmark_return is None:
+        return
+    basis = f" ({against.basis} basis)" if against.basis else ""
+    parts = [percent(own.benchmark_return, digits=2) + basis]
+    if own.excess_return is not None:
+        parts.append(f"excess of the ratings {percent(own.excess_return, digits=2)}")
+    if own.beta is not None:
+        parts.append(f"beta {own.beta:.2f}")
+    if own.jensen_alpha is not None:
+        error = f" (se {_amount(own.jensen_alpha_se, percent=True)})"
+        alpha = percent(own.jensen_alpha, digits=2)
+        words = f"Jensen's alpha {alpha} a year{error if own.jensen_alpha_se is not None else ''}"
+        parts.append(_marked(words, own.sessions))
+    name = f"benchmark {printable(against.benchmark or '', keep='')}".rstrip()
+    yield (f"{name} over the same sessions ({against.first} to {against.last}): {', '.join(parts)}")
+
+
 def _band_lines(summary: ScoreSummary) -> Iterator[str]:
     band, own = summary.band, summary.book("ratings")
     if band is None or band.low is None or band.high is None or own is None:
@@ -214,21 +253,10 @@ def sharpe_lines(summary: ScoreSummary) -> Iterator[str]:
     interval = "no interval, too few returns"
     if own.sharpe_low is not None and own.sharpe_high is not None:
         interval = f"95 % {_range(own.sharpe_low, own.sharpe_high)}"
-    deflated = "cannot be deflated"
-    if own.deflated_sharpe is not None:
-        deflated = (
-            f"deflated {own.deflated_sharpe:.2f}: the chance that the true one is above the best "
-            "of so many without skill"
-        )
     yield (
         f"Sharpe ratio of the ratings {_number(own.sharpe)} ({interval}), {_trials(summary)}; "
-        f"{deflated}"
+        f"{_deflated(own, summary)}"
     )
-    if summary.trials_by_now > summary.known_trials:
-        yield (
-            f"it was deflated for the {summary.known_trials} known when it was scored: "
-            "score again with --again"
-        )
     needed, there = own.min_track_record_length, own.sessions or 0
     if needed is not None and needed > there:
         yield (
@@ -243,16 +271,33 @@ def sharpe_lines(summary: ScoreSummary) -> Iterator[str]:
 
 
 def _trials(summary: ScoreSummary) -> str:
-    now, then = summary.trials_by_now, summary.known_trials
+    now = summary.trials_by_now
     plural = "" if now == 1 else "s"
-    when = f" by now, {then} when scored" if now > then else ""
+    when = " by now" if now > summary.known_trials else ""
     return f"at least {now} trial{plural} of these instruments and days{when}"
+
+
+def _deflated(own: BookLine, summary: ScoreSummary) -> str:
+    """Say what is left of a ratio after the trials that were known when it was scored."""
+    if own.deflated_sharpe is None:
+        few = (own.sessions or 0) < FEWEST_SESSIONS
+        return f"cannot be deflated: {'too few returns' if few else 'no shape of its returns'}"
+    now, then = summary.trials_by_now, summary.known_trials
+    for_whom, again = "", ""
+    if now > then:
+        for_whom = f" for the {then} known when scored"
+        again = f"; score it again with --again for {now}"
+    return (
+        f"deflated {own.deflated_sharpe:.2f}{for_whom}: the chance that the true one is above the "
+        f"best of so many without skill{again}"
+    )
 
 
 # ------------------------------------------------------------------------------ what is believed
 
 
-def _certain_lines(summary: ScoreSummary) -> Iterator[str]:
+def certain_lines(summary: ScoreSummary) -> Iterator[str]:
+    """Say what the interval and the permutations let one say of luck."""
     main = summary.main
     if main is not None:
         yield (
@@ -262,7 +307,12 @@ def _certain_lines(summary: ScoreSummary) -> Iterator[str]:
     paths = next((row for row in summary.certain if row.metric == "path_permutation"), None)
     if paths is not None:
         why = f" ({NO_INTERVAL.get(paths.reason, paths.reason)})" if paths.reason else ""
-        yield f"rating paths permuted between tickers: p {p_word(paths.p_value)}{why}"
+        sided = "two-sided p" if paths.p_value is not None else "p"
+        means = ""
+        if paths.value is not None and summary.paths_expected is not None:
+            means = f"; observed {percent(paths.value)}, mean of permuted paths "
+            means += percent(summary.paths_expected)
+        yield f"rating paths permuted between tickers: {sided} {p_word(paths.p_value)}{why}{means}"
 
 
 def _sentence(main: Certain) -> str:

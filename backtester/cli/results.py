@@ -155,11 +155,16 @@ def _for_terminal(text: str, form: Format) -> str:
     return printable_json(text) if form is Format.JSON else printable(text)
 
 
-def schema(as_json: AsJson = False) -> None:
+def schema(
+    name: Annotated[
+        str | None, typer.Argument(help="One table or view; default all.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Print every table, view and column with its unit."""
     from backtester.store.publishing import schema_document
 
-    typer.echo(schema_document(as_json=as_json), nl=False)
+    typer.echo(schema_document(as_json=as_json, name=name), nl=False)
 
 
 def rebuild(reports_dir: ReportsDir = None) -> None:

@@ -1,6 +1,6 @@
 """Chains of vendors as TradingAgents names them: by kind of data, or by tool, into tables.
 
-A tool's chain wins over that of its kind. The tables of `freeze_plan` are what is frozen.
+A tool's chain wins over that of its kind. The tables of `plan` are what is frozen.
 """
 
 from __future__ import annotations

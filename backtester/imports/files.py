@@ -17,11 +17,12 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from backtester import spellings
 from backtester.errors import DataError, UsageError
@@ -29,6 +30,9 @@ from backtester.foreign_json import plain_object
 from backtester.named_files import read_named
 from backtester.parquet import read_parquet
 from tradingagents_core.ratings import read_rating, tier_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_BYTES: Final = 512 * 2**20
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -39,7 +43,10 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "trial": ("trial",),
 }
 _NEEDED: Final = ("ticker", "date", "rating")
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+# In ASCII digits: Python reads those of other scripts, and 1_000, as numbers.
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_WHOLE: Final = re.compile(r"[0-9]{1,9}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NO_RATING: Final = frozenset({"", "none", "n/a", "na", "null", "unread", "review"})
 _ENTRY_END: Final = re.compile(r"^<!--\s*ENTRY_END\s*-->\s*$")
 _TAG: Final = re.compile(r"^\[(?P<fields>[^\[\]]*\|[^\[\]]*)\]\s*$")
@@ -111,9 +118,9 @@ def read_decisions(path: Path) -> Contents:
         return _state_logs(path)
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv", ".txt"):
-        return _table(_csv_rows(path), path)
+        return _csv_table(path)
     if suffix in (".parquet", ".pq"):
-        return _table(_parquet_rows(path), path)
+        return _parquet_table(path)
     if suffix in (".md", ".markdown"):
         return _memory_log(path)
     if suffix == ".json":
@@ -147,87 +154,156 @@ def _data(path: Path) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
+    """Hold one row: its cells by our names, or why it has none."""
+
     where: str
     cells: Mapping[str, Any]
+    problem: str = ""
 
 
-def _csv_rows(path: Path) -> Iterator[_Line]:
+@dataclass(frozen=True, kw_only=True)
+class _Unreadable:
+    """Stand for a value that Arrow holds and Python cannot."""
+
+    kind: str
+
+
+def _csv_table(path: Path) -> Contents:
+    records = _records(path)
+    _, header = next(records, (1, []))
+    if not header:
+        raise DataError(_no_row(path))
+    names = [name.strip() for name in header]
+    columns = _columns(names, path)
+    return _table(_csv_lines(records, names, columns, path.name), names, columns, path)
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records that are not blank, each with the line that it begins on."""
     text = _text(path)
-    heading = text.partition("\n")[0]
+    heading = text.lstrip("\r\n").partition("\n")[0]
     reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=heading.count), strict=True)
     try:
-        names = [name.strip() for name in next(reader, [])]
         while True:
             first = reader.line_num + 1
             cells = next(reader, None)
             if cells is None:
                 return
-            where = f"{path.name}, line {first}"
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(names):
-                yield _Line(where=where, cells={"": f"{len(cells)} cells, not {len(names)}"})
-                continue
-            yield _Line(where=where, cells=dict(zip(names, cells, strict=True)))
+            if any(cell.strip() for cell in cells):
+                yield first, cells
     except csv.Error as error:
-        raise DataError(f"{path} is no CSV file at line {reader.line_num}: {error}") from error
+        said = str(error)
+        if said.startswith("new-line character"):
+            said = "line ends are CR alone: save it with LF"
+        raise DataError(f"{path} is no CSV file at line {reader.line_num}: {said}") from error
 
 
-def _parquet_rows(path: Path) -> Iterator[_Line]:
+def _csv_lines(
+    records: Iterator[tuple[int, list[str]]],
+    names: Sequence[str],
+    columns: Mapping[str, int],
+    file: str,
+) -> Iterator[_Line]:
+    # A separator at the end of the first line alone names no column, so rows may lack it.
+    least = max(at for at, name in enumerate(names) if name) + 1
+    for first, cells in records:
+        where = f"{file}, line {first}"
+        if least <= len(cells) <= len(names):
+            yield _Line(where=where, cells={ours: cells[at] for ours, at in columns.items()})
+        else:
+            yield _Line(where=where, cells={}, problem=f"{len(cells)} cells, not {len(names)}")
+
+
+def _parquet_table(path: Path) -> Contents:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
+    data = _data(path)
     try:
-        found = read_parquet(_data(path))
+        names: list[str] = pq.read_schema(pa.BufferReader(data)).names
+        columns = _columns(names, path)
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
+        if twice:
+            raise DataError(
+                f"{path} has the column {spellings.shown(twice[0])} more than once: keep one"
+            )
+        found = read_parquet(data)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} is no whole Parquet file ({error})") from error
-    for at, cells in enumerate(found.to_pylist()):
-        yield _Line(where=f"{path.name}, row {at + 1}", cells=cells)
+    held = {ours: _values(found.column(at)) for ours, at in columns.items()}
+    rows = ({ours: values[at] for ours, values in held.items()} for at in range(found.num_rows))
+    lines = (
+        _Line(where=f"{path.name}, row {at}", cells=cells) for at, cells in enumerate(rows, start=1)
+    )
+    return _table(lines, names, columns, path)
 
 
-def _table(lines: Iterator[_Line], path: Path) -> Contents:
+# What Arrow raises for a value that Python has no room for, or a zone that it does not know.
+_BEYOND: Final = (ArithmeticError, LookupError, NotImplementedError, ValueError)
+
+
+def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except _BEYOND:
+        return [_value(scalar) for scalar in column]
+    return values
+
+
+def _value(scalar: pa.Scalar[Any]) -> Any:
+    try:
+        return scalar.as_py()
+    except _BEYOND:
+        return _Unreadable(kind=str(scalar.type))
+
+
+def _table(
+    lines: Iterator[_Line], names: Sequence[str], columns: Mapping[str, int], path: Path
+) -> Contents:
     rows: list[Imported] = []
     bad: list[BadRow] = []
-    names: Mapping[str, str] | None = None
-    others: tuple[str, ...] = ()
     for line in lines:
-        if "" in line.cells:
-            bad.append(BadRow(where=line.where, problem=str(line.cells[""])))
-            continue
-        if names is None:
-            names = _columns(line.cells, path)
-            others = tuple(sorted(set(map(str, line.cells)) - set(names.values())))
         try:
-            rows.append(_row(line, names))
+            rows.append(_row(line))
         except ValueError as error:
             bad.append(BadRow(where=line.where, problem=str(error)))
     if not rows and not bad:
-        raise DataError(f"{path} holds no row: it needs the columns {', '.join(_NEEDED)}")
+        raise DataError(_no_row(path))
+    read = set(columns.values())
+    others = sorted({name or "(unnamed)" for at, name in enumerate(names) if at not in read})
     notes = (f"columns not read: {', '.join(others)}",) if others else ()
     return Contents(form="table", rows=tuple(rows), bad=tuple(bad), notes=notes)
 
 
-def _columns(cells: Mapping[str, Any], path: Path) -> Mapping[str, str]:
-    """Return our name -> the file's name."""
-    by_word = {str(name).strip().casefold(): str(name) for name in cells}
-    found: dict[str, str] = {}
+def _no_row(path: Path) -> str:
+    return f"{path} holds no row: it needs the columns {', '.join(_NEEDED)}"
+
+
+def _columns(names: Sequence[str], path: Path) -> Mapping[str, int]:
+    """Return our name -> the place of the file's column."""
+    found: dict[str, int] = {}
     for ours, words in _NAMES.items():
-        there = [by_word[word] for word in words if word in by_word]
+        there = [at for at, name in enumerate(names) if name.strip().casefold() in words]
         if len(there) > 1:
-            raise DataError(f"{path}: both {there[0]!r} and {there[1]!r} could be the {ours}")
+            which = " and ".join(repr(names[at]) for at in there[:2])
+            raise DataError(f"{path}: both {which} could be the {ours}: keep one of them")
         if there:
             found[ours] = there[0]
         elif ours in _NEEDED:
             raise DataError(
                 f"{path} has no column {ours}: it needs {', '.join(_NEEDED)}, and has "
-                f"{spellings.shown(', '.join(map(str, cells)))}"
+                f"{spellings.shown(', '.join(names))}"
             )
     return found
 
 
-def _row(line: _Line, names: Mapping[str, str]) -> Imported:
-    def cell(ours: str) -> Any:
-        return line.cells[names[ours]] if ours in names else None
-
+def _row(line: _Line) -> Imported:
+    if line.problem:
+        raise ValueError(line.problem)
+    cell = line.cells.get
+    for ours, value in line.cells.items():
+        if isinstance(value, _Unreadable):
+            raise ValueError(f"its {ours} ({value.kind}) is beyond what can be read")
     return Imported(
         where=line.where,
         ticker=_ticker(cell("ticker")),
@@ -253,11 +329,15 @@ def _day(value: object) -> date:
         return value
     if not isinstance(value, str) or not value.strip():
         raise ValueError("has no date")
-    return date.fromisoformat(value.strip()) if _DAY.fullmatch(value.strip()) else _no_day(value)
-
-
-def _no_day(value: str) -> NoReturn:
-    raise ValueError(f"{spellings.shown(value.strip())} is no date: write it as YYYY-MM-DD")
+    word = value.strip()
+    if not _DAY.fullmatch(word):
+        raise ValueError(
+            f"{spellings.shown(word)} is no date: write it as YYYY-MM-DD, in the digits 0 to 9"
+        )
+    try:
+        return date.fromisoformat(word)
+    except ValueError:
+        raise ValueError(f"{word} is no date: no calendar has that day") from None
 
 
 def _rating(value: object) -> str | None:
@@ -276,24 +356,22 @@ def _rating(value: object) -> str | None:
 def _trial(value: object) -> int:
     if value is None or value == "":
         return 0
-    try:
-        trial = int(str(value))
-    except ValueError:
-        trial = -1
+    word = str(value).strip()
+    trial = int(word) if _WHOLE.fullmatch(word) else -1
     if not 0 <= trial < 1000:
         raise ValueError(f"trial {spellings.shown(str(value))} is no number from 0 to 999")
     return trial
 
 
 def _target(value: object) -> float | None:
-    if value is None or str(value).strip().casefold() in _NO_RATING:
+    word = "" if value is None else str(value).strip()
+    if word.casefold() in _NO_RATING:
         return None
-    try:
-        target = float(str(value).strip())
-    except ValueError:
-        target = math.nan
+    target = float(word) if _NUMBER.fullmatch(word) else math.nan
     if not (math.isfinite(target) and target > 0.0):
-        raise ValueError(f"price target {spellings.shown(str(value))} is no number above 0")
+        raise ValueError(
+            f"price target {spellings.shown(word)} is no number above 0: write it as 1000.5"
+        )
     return target
 
 

@@ -38,7 +38,7 @@ from backtester.runs.journal import Journal, Ledger, Record
 from backtester.runs.root import results_root
 from backtester.score.definition import run_definition
 from backtester.score.keeping import Decisions, is_kept, make_score
-from backtester.settlement.broker import settle
+from backtester.settlement.broker import FILLS, settle
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot, open_snapshot
 from backtester.walk.cell import decision_hash_of, lesson_row
@@ -57,7 +57,8 @@ class ImportResult:
         database: Where its rows are.
         cells: Decisions.
         unread: Of those, without a rating.
-        moved: Dates that were no session and moved to the one before.
+        moved: Dates that were no session and moved to the one before; they fill after their date.
+        moved_on: Those that moved to the session after, for they would have filled before it.
         repeated: Rows that said the same as another one.
         skipped: Bad rows that were left out.
         notes: What else a reader should know.
@@ -69,6 +70,7 @@ class ImportResult:
     cells: int
     unread: int
     moved: int
+    moved_on: int
     repeated: int
     skipped: tuple[BadRow, ...]
     notes: tuple[str, ...]
@@ -88,7 +90,7 @@ def import_decisions(
         source: File or folder, see `import_files`.
         settings: Fields of `RunConfig`: snapshot, folders, horizon, entry, benchmark, name ...
         skip_bad: Leave bad rows out instead of storing nothing.
-        strict_dates: A date that is no session is a bad row, instead of moving to the one before.
+        strict_dates: A date that is no session is a bad row, instead of moving, see `_session`.
 
     Raises:
         DataError: The source or snapshot is not there or damaged, or a row is bad.
@@ -98,7 +100,7 @@ def import_decisions(
     folders = {key: settings[key] for key in ("snapshot", "data_dir") if key in settings}
     asked = load_config(flags={**_placeholder(contents), **settings, **folders})
     snapshot = open_snapshot(asked.snapshot, asked.data_dir)
-    placed = _placed(contents, snapshot, strict_dates=strict_dates)
+    placed = _placed(contents, snapshot, asked, strict_dates=strict_dates)
     # A setting, and no fault of a row.
     for instrument in sorted({key.ticker for key in placed.rows}):
         require_benchmark(asked, snapshot, instrument)
@@ -146,26 +148,26 @@ class _Placed:
     rows: Mapping[CellKey, Imported]
     bad: tuple[BadRow, ...]
     moved: int
+    moved_on: int
     repeated: int
 
 
-def _placed(contents: Contents, snapshot: Snapshot, *, strict_dates: bool) -> _Placed:
+def _placed(
+    contents: Contents, snapshot: Snapshot, asked: RunConfig, *, strict_dates: bool
+) -> _Placed:
     rows: dict[CellKey, Imported] = {}
     bad: list[BadRow] = []
     contested: set[CellKey] = set()
-    moved = repeated = 0
+    repeated = 0
     for row in contents.rows:
         try:
-            key = _key(row, snapshot)
-            if key.session != row.day and strict_dates:
-                raise ValueError(f"{row.day} is no session of {row.ticker}'s calendar")
+            key = _key(row, snapshot, asked, strict_dates=strict_dates)
         except (ValueError, DataError) as error:
             bad.append(BadRow(where=row.where, problem=" ".join(str(error).split())))
             continue
         before = rows.get(key)
         if before is None:
             rows[key] = row
-            moved += key.session != row.day
         elif (before.rating, before.price_target) == (row.rating, row.price_target):
             repeated += 1
         else:
@@ -175,10 +177,16 @@ def _placed(contents: Contents, snapshot: Snapshot, *, strict_dates: bool) -> _P
             bad.append(BadRow(where=row.where, problem=problem))
     # Of two that contradict each other none is believed.
     kept = {key: row for key, row in sorted(rows.items()) if key not in contested}
-    return _Placed(rows=kept, bad=tuple(bad), moved=moved, repeated=repeated)
+    return _Placed(
+        rows=kept,
+        bad=tuple(bad),
+        moved=sum(key.session < row.day for key, row in kept.items()),
+        moved_on=sum(key.session > row.day for key, row in kept.items()),
+        repeated=repeated,
+    )
 
 
-def _key(row: Imported, snapshot: Snapshot) -> CellKey:
+def _key(row: Imported, snapshot: Snapshot, asked: RunConfig, *, strict_dates: bool) -> CellKey:
     if not snapshot.start <= row.day <= snapshot.end:
         raise ValueError(
             f"{row.day} is outside snapshot {snapshot.name}, which covers {snapshot.start} to "
@@ -191,15 +199,30 @@ def _key(row: Imported, snapshot: Snapshot) -> CellKey:
             f"{', '.join(snapshot.instruments()[:10])}"
         )
     calendar = market_of(snapshot, instrument).calendar
-    session = _session(calendar, row.day, snapshot)
+    if strict_dates and not calendar.is_session(row.day):
+        raise ValueError(f"{row.day} is no session of {row.ticker}'s calendar")
+    session = _session(calendar, row.day, snapshot, asked)
     return CellKey(session=session, ticker=instrument, trial=row.trial)
 
 
-def _session(calendar: Calendar, day: date, snapshot: Snapshot) -> date:
-    session = calendar.last_on_or_before(day)
-    if session < snapshot.start:
-        raise ValueError(f"{day} is no session, and the one before is not in {snapshot.name}")
-    return session
+def _session(calendar: Calendar, day: date, snapshot: Snapshot, asked: RunConfig) -> date:
+    """Return the session of a decision: its date, or a neighbour where that is none.
+
+    It is the one before only where the fill then comes later than the date: decided at a close
+    and filled in the next session. Else it is the one after, for nothing fills before it was
+    decided.
+    """
+    if calendar.is_session(day):
+        return day
+    if asked.decision_time == "close" and FILLS[asked.entry_rule][0] > 0:
+        session = calendar.last_on_or_before(day)
+        if session < snapshot.start:
+            raise ValueError(f"{day} is no session, and the one before is not in {snapshot.name}")
+        return session
+    after = calendar.sessions(day, min(snapshot.end, calendar.last_day))
+    if not after:
+        raise ValueError(f"{day} is no session, and the one after is not in {snapshot.name}")
+    return after[0]
 
 
 # -------------------------------------------------------------------------------------- the run
@@ -271,6 +294,7 @@ class _ExternalRun:
             cells=len(ledger.cells),
             unread=counts["unread"],
             moved=placed.moved,
+            moved_on=placed.moved_on,
             repeated=placed.repeated,
             skipped=skipped,
             notes=contents.notes,

@@ -55,7 +55,7 @@ class Score:
     Attributes:
         definition: What it is a function of.
         results_root: Of the decisions that were scored.
-        rows: Table -> rows, see `score_records.TABLES_OF_A_SCORE`.
+        rows: Table -> rows, see `records.TABLES_OF_A_SCORE`.
         no_book: Why there is no book, or None where there is one.
         known: Trials known when it was made, or None before they are counted.
     """

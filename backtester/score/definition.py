@@ -29,6 +29,9 @@ HORIZONS: Final = (1, 5, 20)
 """Horizons, in sessions, that every score has beside its own."""
 
 PLACEBO_DRAWS: Final = 200
+MOST_DRAWS: Final = 100_000
+MOST_HORIZONS: Final = 50
+_SEEDS: Final = 1 << 63
 DEFAULT_COSTS: Final = Costs(commission_bps=OWN_COMMISSION_BPS, slippage_bps=OWN_SLIPPAGE_BPS)
 """What a run's own score charges: a book without costs is no book that anybody could have had."""
 
@@ -103,8 +106,7 @@ class ScoreDefinition:
             raise UsageError(f"{self.placebo_draws} placebo draws: write 0 or more")
         if self.fold is not None:
             walk_forward_folds(self.first, self.last, length=self.fold)
-        if self.rf_annual <= -1.0:
-            raise UsageError(f"risk-free rate {self.rf_annual}: write a fraction above -1")
+        self._refuse_sizes()
         for horizon in self.horizons:
             self.rule_for(horizon)
         self.book_rule()
@@ -113,6 +115,16 @@ class ScoreDefinition:
         if not self.score_id:
             front = f"{self.policy.name.replace('_', '-')}-h{self.horizon}"
             object.__setattr__(self, "score_id", self._made_id(front))
+
+    def _refuse_sizes(self) -> None:
+        if self.placebo_draws > MOST_DRAWS:
+            raise UsageError(f"{self.placebo_draws} placebo draws: write {MOST_DRAWS:,} or less")
+        if not 0 <= self.seed < _SEEDS:
+            raise UsageError(f"seed {self.seed}: write 0 to {_SEEDS - 1}")
+        if not -1.0 < self.rf_annual <= 1.0:
+            raise UsageError(f"risk-free rate {self.rf_annual}: write a fraction above -1, up to 1")
+        if len(set(self.horizons)) > MOST_HORIZONS:
+            raise UsageError(f"{len(set(self.horizons))} horizons: name {MOST_HORIZONS} at most")
 
     def rule_for(self, horizon: int, instrument: str | None = None) -> ScoreRule:
         """Return how decisions on an instrument are settled to a horizon.

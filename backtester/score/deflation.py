@@ -11,8 +11,15 @@ import pyarrow.compute as pc
 
 from backtester.score.compute import Score
 from backtester.score.figures import DECISIONS
+from backtester.score.files import StoredScore
 from backtester.score.records import RATINGS_BOOK, MetricRow, table_of
-from backtester.score.trials import KnownTrials, ScoredTrial, hash_of, what_was_tried
+from backtester.score.trials import (
+    KnownTrials,
+    ScoredTrial,
+    canonical_json,
+    hash_of,
+    what_was_tried,
+)
 from backtester.statistics.metrics import Measure
 from backtester.statistics.overfit import (
     deflated_sharpe,
@@ -78,6 +85,38 @@ def trials_of(score: Score) -> tuple[ScoredTrial, ...]:
         )
         for lane in sorted(returns) or [0]
     )
+
+
+def trials_of_stored(stored: StoredScore) -> tuple[ScoredTrial, ...]:
+    """Return the lines for the ledger of a score as it is stored: those it had when it was made."""
+    definition = stored.card.definition
+    returns = returns_by_lane(stored.tables["equity"])
+    figures = [
+        row
+        for row in stored.tables["metrics"].to_pylist()
+        if row["subject"] == RATINGS_BOOK and row["metric"] == "sharpe_per_session"
+    ]
+    ratios = {row["trial"]: row for row in figures if row["trial"] is not None}
+    lines = []
+    for lane in sorted(returns) or [0]:
+        found = ratios.get(lane, {"value": None, "n": 0})
+        lines.append(
+            ScoredTrial(
+                family=stored.card.family,
+                trial=what_was_tried(definition, lane),
+                run_id=definition["run_id"],
+                score_id=stored.score_id,
+                universe=tuple(definition["universe"]),
+                first=date.fromisoformat(definition["first"]),
+                last=date.fromisoformat(definition["last"]),
+                definition=canonical_json(definition),
+                sharpe=found["value"],
+                n=found["n"],
+                lane=lane,
+                book=None if found["value"] is None else _fingerprint(returns[lane]),
+            )
+        )
+    return tuple(lines)
 
 
 def _fingerprint(returns: Mapping[date, float]) -> str:

@@ -111,8 +111,9 @@ def _means(part: _Part) -> Iterator[MetricRow]:
         "mean_directional_alpha": rows.directed,
     }
     for metric, column in metrics.items():
-        values, places = _read(rows, column)
-        yield interval_row(part.row, metric, mean_interval(values, places, part.span, level=LEVEL))
+        there = ~np.isnan(column)
+        found = mean_interval(column[there], rows.position[there], part.span, level=LEVEL)
+        yield interval_row(part.row, metric, found)
     directed, places = _read(rows, rows.directed)
     yield _measure_row(part, hit_rate(directed), name="hit_rate", sessions=len(set(places)))
 
@@ -195,6 +196,10 @@ def _tests(part: _Part, seed: int) -> Iterator[MetricRow]:
         method=f"{paths.draws} permutations of whole rating paths, {listed}",
         reason=paths.reason,
     )
+    # No mean of decisions: it has no sessions of its own, and no verdict.
+    expected = "path_permutation_expected"
+    why = None if paths.expected is not None else paths.reason
+    yield part.row(expected, paths.expected, unit="fraction", n=paths.cells, reason=why)
     values, places = _read(part.rows, part.rows.directed)
     signs = sign_test(values, places, part.span)
     decided = signs.positive + signs.negative

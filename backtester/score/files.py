@@ -17,23 +17,54 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backtester.errors import DataError, UsageError
 from backtester.parquet import read_parquet
 from backtester.score.records import TABLES_OF_A_SCORE, Row, checked_table, table_of
+from backtester.score.trials import hash_of
 
 SCORES_FOLDER: Final = "scores"
-SCORE_FORMAT: Final = 2
-_READABLE: Final = (1, SCORE_FORMAT)
+SCORE_FORMAT: Final = 3
+_READABLE: Final = (1, 2, SCORE_FORMAT)
 _DEFINITION: Final = "definition.json"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}")
+LIMIT: Final = 1e9
+"""What the database adds up must stay under it, see `store.terms`; `ADDED_UP` says what that is."""
+
+ADDED_UP: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "returns": (
+            "raw_price",
+            "raw_total",
+            "benchmark_return",
+            "alpha",
+            "alpha_cc",
+            "directional_alpha",
+        ),
+        "horizon_returns": (
+            "raw_total",
+            "benchmark_return",
+            "alpha",
+            "geometric_alpha",
+            "directional_alpha",
+        ),
+        "orders": ("target_weight",),
+        "positions": ("weight",),
+        "equity": ("gross", "net", "model_cost", "ret"),
+        "metrics": ("level", "p_value"),
+        "event_study": ("mean_excess", "mean_path", "stddev_path"),
+    }
+)
 _AGAIN: Final = "remove its folder and score again"
 
 
@@ -53,6 +84,9 @@ class ScoreCard(BaseModel):
             ``known_trials`` counts these.
         no_book: Why there is no book, or None.
         files: Table -> sha256 of its file.
+        books: Lines that it has in the ledger; None before format 3.
+        sha256: Of all the above, as canonical JSON; None before it is written, and in cards of
+            formats 1 and 2, which read and are made anew when they are asked for again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -64,10 +98,16 @@ class ScoreCard(BaseModel):
     definition: dict[str, Any]
     family: str
     trial: str
-    known_trials: int
+    known_trials: int = Field(ge=1)
     family_trials: int | None = None
     no_book: str | None
     files: dict[str, str]
+    books: int | None = None
+    sha256: str | None = None
+
+    def digest(self) -> str:
+        """Return the hash of what it says."""
+        return hash_of(self.model_dump(mode="json", exclude={"sha256"}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +133,23 @@ def scores_folder(run_folder: Path) -> Path:
     return run_folder / SCORES_FOLDER
 
 
+def checked_rows(score_id: str, rows: Mapping[str, Sequence[Row]]) -> None:
+    """Refuse what could be stored or published only in part, before any of it is.
+
+    Raises:
+        DataError: A number that no table may hold, or one too large to be added up.
+    """
+    for name in TABLES_OF_A_SCORE:
+        table = table_of(name, rows.get(name, ()))
+        for column in ADDED_UP[name]:
+            small = pc.less(pc.abs(table.column(column)), pa.scalar(LIMIT))
+            if not pc.all(small, skip_nulls=True, min_count=0).as_py():
+                raise DataError(
+                    f"score {score_id}: a value of {name}.{column} is not under {LIMIT:g}, so it "
+                    "cannot be added up exactly: score under smaller costs, nothing was stored"
+                )
+
+
 def write_score(run_folder: Path, card: ScoreCard, rows: Mapping[str, Sequence[Row]]) -> Path:
     """Store a score in the place of one with its name; call it under the run's lock.
 
@@ -116,11 +173,13 @@ def write_score(run_folder: Path, card: ScoreCard, rows: Mapping[str, Sequence[R
     gone = place / f".{card.score_id}.old"
     try:
         place.mkdir(exist_ok=True)
+        _bring_back(place)
         for left in (fresh, gone):
             shutil.rmtree(left, ignore_errors=True)
         fresh.mkdir()
         files = {name: _write(fresh / f"{name}.parquet", _parquet(t)) for name, t in tables.items()}
         whole = card.model_copy(update={"files": files})
+        whole = whole.model_copy(update={"sha256": whole.digest()})
         text = json.dumps(whole.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
         _write(fresh / _DEFINITION, text.encode())
         _sync(fresh)
@@ -159,11 +218,22 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
+def _bring_back(place: Path) -> None:
+    """Give a score its name again whose writer was killed before the new one had it."""
+    for old in sorted(place.glob(".*.old")):
+        target = place / old.name[1 : -len(".old")]
+        if (old / _DEFINITION).is_file() and not target.exists():
+            # A folder that only reads keeps it aside, and so does one whose writer goes on.
+            with suppress(OSError):
+                old.replace(target)
+
+
 def score_ids(run_folder: Path) -> tuple[str, ...]:
     """Return the names of a run's stored scores, sorted."""
     place = scores_folder(run_folder)
     if not place.is_dir():
         return ()
+    _bring_back(place)
     names = [child.name for child in sorted(place.iterdir()) if (child / _DEFINITION).is_file()]
     return tuple(sorted(name for name in names if not name.startswith(".")))
 
@@ -185,7 +255,17 @@ def read_card(run_folder: Path, score_id: str) -> ScoreCard:
         raise DataError(f"{path} is of another score or another release: {_AGAIN}")
     if card.format not in _READABLE:
         raise DataError(f"{path} has format {card.format}, not {SCORE_FORMAT}: {_AGAIN}")
+    _refuse_changed(path, card, run_folder.name)
     return card
+
+
+def _refuse_changed(path: Path, card: ScoreCard, run_id: str) -> None:
+    hashed = card.format == SCORE_FORMAT or card.sha256 is not None
+    if hashed and card.sha256 != card.digest():
+        raise DataError(f"{path} is damaged, its hash is another: {_AGAIN}")
+    found = card.definition.get("run_id", run_id)
+    if found != run_id:
+        raise DataError(f"{path} is a score of run {found}, not of {run_id}: {_AGAIN}")
 
 
 def read_score(run_folder: Path, score_id: str) -> StoredScore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -21,12 +22,16 @@ from backtester.score.deflation import (
     lane_returns,
     returns_by_lane,
     trials_of,
+    trials_of_stored,
     with_known_trials,
 )
 from backtester.score.files import (
     SCORE_FORMAT,
+    SCORES_FOLDER,
     ScoreCard,
+    checked_rows,
     read_card,
+    read_score,
     read_score_table,
     score_ids,
     write_score,
@@ -34,7 +39,13 @@ from backtester.score.files import (
 from backtester.score.ledger import LEDGER_NAME, enter, read_ledger_rows
 from backtester.score.records import RATINGS_BOOK, MetricRow
 from backtester.score.standing import Standing
-from backtester.score.trials import KnownTrials, ScoredTrial, related_trials, what_was_tried
+from backtester.score.trials import (
+    KnownTrials,
+    ScoredTrial,
+    canonical_json,
+    related_trials,
+    what_was_tried,
+)
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.overfit import pbo
 
@@ -123,11 +134,51 @@ def make_score(
         lessons=decisions.lessons,
         book_required=book_required,
     )
+    checked_rows(definition.score_id, score.rows)
+    for name in score_ids(decisions.folder.path):
+        if name != definition.score_id:
+            # Beside a damaged score nothing can be published: it is told before this one counts.
+            read_card(decisions.folder.path, name)
+    bring_back_lines(decisions.folder.path.parent)
     ledger = decisions.folder.path.parent / LEDGER_NAME
     score = with_known_trials(score, enter(ledger, trials_of(score)))
     score = _with_overfitting(score, ledger)
     write_score(decisions.folder.path, _card(score, snapshot), score.rows)
     return score
+
+
+def bring_back_lines(reports: Path) -> None:
+    """Enter what the ledger lost of the scores that are stored: their number is never undercut.
+
+    A score that does not read is left out: whoever publishes it tells.
+
+    Args:
+        reports: Folder of runs, with their ledger.
+
+    Raises:
+        UsageError: The ledger cannot be written.
+        DataError: The ledger is damaged.
+    """
+    ledger = reports / LEDGER_NAME
+    known = Counter((row.run_id, row.definition) for row in read_ledger_rows(ledger))
+    for place in sorted(reports.glob(f"*/{SCORES_FOLDER}")):
+        for score_id in score_ids(place.parent):
+            lines = _lines_of(place.parent, score_id, known)
+            if lines:
+                enter(ledger, lines)
+
+
+def _lines_of(
+    run_folder: Path, score_id: str, known: Mapping[tuple[str, str], int]
+) -> Sequence[ScoredTrial]:
+    try:
+        card = read_card(run_folder, score_id)
+        wanted = canonical_json(card.definition)
+        if known.get((run_folder.name, wanted), 0) >= (card.books or 1):
+            return ()
+        return trials_of_stored(read_score(run_folder, score_id))
+    except (DataError, KeyError, TypeError, ValueError):
+        return ()
 
 
 def _card(score: Score, snapshot: Snapshot) -> ScoreCard:
@@ -144,6 +195,7 @@ def _card(score: Score, snapshot: Snapshot) -> ScoreCard:
         known_trials=known.count,
         family_trials=known.family,
         no_book=score.no_book,
+        books=len(trials_of(score)),
         files={},
     )
 

@@ -126,6 +126,9 @@ def _horizons(document: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[s
     names = ("horizon", "horizons")
     if any(document[name] != own[name] for name in names):
         first = document["horizon"]
+        if document["horizons"] == own["horizons"] and own["horizon"] is not None:
+            yield f"h={first} of {','.join(map(str, own['horizons']))}"
+            return
         others = [horizon for horizon in document["horizons"] if horizon != first]
         yield "h=" + ",".join(map(str, (first, *others)))
 

@@ -5,7 +5,8 @@ deletes the runs that came out badly has still looked at them. `trials` says wha
 that is scored again, on a newer snapshot too, is no new one, and replays make no line.
 
 One line is 16 hex digits of its sha256, a space, JSON, a newline. A line that a crash cut short is
-cut off by whoever appends next; anything else that does not read is damage.
+cut off by whoever appends next, one that lacks its newline alone is completed; anything else that
+does not read is damage.
 """
 
 from __future__ import annotations
@@ -83,8 +84,16 @@ def _lines(path: Path) -> tuple[ScoredTrial, ...]:
         return ()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): allow it") from error
-    whole = content[: content.rfind(b"\n") + 1]
+    whole = content[: _kept(content)]
     return tuple(_read(line, path, at) for at, line in enumerate(whole.splitlines(), start=1))
+
+
+def _kept(content: bytes) -> int:
+    """Return how much of a ledger stands: all but a last line that a crash cut short."""
+    end = content.rfind(b"\n") + 1
+    last = content[end:]
+    digest, body = last[:_DIGEST], last[_DIGEST + 1 :]
+    return len(content) if body and _digest(body) == digest else end
 
 
 def _read(line: bytes, path: Path, number: int) -> ScoredTrial:
@@ -115,9 +124,10 @@ def _append(path: Path, line: bytes) -> None:
     handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     try:
         content = path.read_bytes()
-        os.ftruncate(handle, content.rfind(b"\n") + 1)
+        stands = content[: _kept(content)]
+        os.ftruncate(handle, len(stands))
         os.lseek(handle, 0, os.SEEK_END)
-        view = memoryview(line)
+        view = memoryview(line if not stands or stands.endswith(b"\n") else b"\n" + line)
         while view:
             view = view[os.write(handle, view) :]
         os.fsync(handle)

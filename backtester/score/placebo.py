@@ -134,8 +134,8 @@ def random_states(
     Returns:
         Ticker -> draws x sessions (ascending) of places in `STATES`.
     """
-    first = np.array(upper_ends(model.first))
-    then = np.array([upper_ends(row) for row in model.then])
+    first = np.array(upper_ends(model.first))[:, None]
+    then = np.array([upper_ends(row) for row in model.then]).T.copy()
     tickers, draws = sorted(sessions), len(seeds)
     longest = max((len(sessions[ticker]) for ticker in tickers), default=0)
     # All tickers and draws go on together, a row each; a shorter path is cut at its end.
@@ -145,10 +145,10 @@ def random_states(
         for draw, seed in enumerate(seeds):
             chances[:days, number * draws + draw] = _chances(seed, ticker, days)
     states = np.zeros(chances.shape, dtype=np.int64)
-    ends = np.broadcast_to(first, (chances.shape[1], len(STATES)))
+    ends = np.broadcast_to(first, (len(STATES), chances.shape[1]))
     for place in range(longest):
-        states[place] = (chances[place, :, None] >= ends).sum(axis=1)
-        ends = then[states[place]]
+        states[place] = (chances[place] >= ends).sum(axis=0)
+        ends = np.take(then, states[place], axis=1)
     return {
         ticker: states[: len(sessions[ticker]), number * draws : (number + 1) * draws].T
         for number, ticker in enumerate(tickers)

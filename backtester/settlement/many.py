@@ -294,9 +294,9 @@ def _earned(market: Market, entry_on: Days, entry: _Bars, exit_on: Days, leave: 
     days = market.actions.ex_sessions
     first = np.searchsorted(days, entry_on, side="right")
     after = np.searchsorted(days, exit_on, side="right")
-    windows, which = np.unique(np.column_stack([first, after]), axis=0, return_inverse=True)
-    held = [_carried(market, *window) for window in windows.tolist()]
-    factor, dividends = np.array(held).reshape(-1, 2).T[:, which.ravel()]
+    codes, which = np.unique(first * (len(days) + 1) + after, return_inverse=True)
+    held = [_carried(market, *divmod(code, len(days) + 1)) for code in codes.tolist()]
+    factor, dividends = np.array(held).reshape(-1, 2).T[:, which]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         proceeds = leave.price * (1.0 - 0.0) * factor
         price = proceeds / entry.price - 1.0

@@ -2,7 +2,7 @@
 
 A snapshot is a folder with one Parquet file a table and a ``manifest.json`` that names them. In
 memory it is immutable: bars and actions as read-only numpy columns by instrument, the other tables
-as Arrow. It knows no cutoff; `view.AsOfView` is what a run reads through. `snapshot_folder`
+as Arrow. It knows no cutoff; `view.AsOfView` is what a run reads through. `folder`
 reads, writes and checks the folders.
 """
 

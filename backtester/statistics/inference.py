@@ -19,8 +19,12 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +46,8 @@ COSINES = "equal-weighted cosines"
 _NO_SPREAD = 1e-14
 
 Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +94,11 @@ class Interval:
 
 
 def mean_interval(
-    values: Sequence[float], sessions: Sequence[int], horizon: int, *, level: float = 0.95
+    values: Sequence[float] | Floats,
+    sessions: Sequence[int] | Places,
+    horizon: int,
+    *,
+    level: float = 0.95,
 ) -> Interval:
     """Return the mean of cells with an interval that holds its level.
 
@@ -228,55 +238,77 @@ class _Group:
     """Hold the cells of one mean by session.
 
     Attributes:
-        n: Cells.
-        mean: Of all of them.
-        counts: Session -> cells, sessions ascending.
-        left: Session -> sum of (cell - mean) / n.
-        variance: Sample variance of the cells / n: of the mean, were they independent; 0 where
-            they are too large for one.
-        huge: Whether they are.
+        cells: In the order of their sessions.
+        mean: Of all of them; None without any, or where they are too large for one.
+        days: Sessions, ascending.
+        ends: Where the cells of each begin, and where the last ones end.
+        huge: Whether they are too large for a variance.
     """
 
-    n: int
+    cells: list[float]
     mean: float | None
-    counts: dict[int, int]
-    left: dict[int, float]
-    variance: float
+    days: list[int]
+    ends: list[int]
     huge: bool = False
 
     @classmethod
-    def of(cls, values: Sequence[float], sessions: Sequence[int]) -> _Group:
+    def of(cls, values: Sequence[float] | Floats, sessions: Sequence[int] | Places) -> _Group:
         if len(values) != len(sessions):
             raise ValueError(f"{len(values)} values have {len(sessions)} sessions")
         n = len(values)
         if n == 0:
-            return cls(n=0, mean=None, counts={}, left={}, variance=0.0)
+            return cls(cells=[], mean=None, days=[], ends=[0])
         numbers, places = np.array(values, dtype=np.float64), np.array(sessions, dtype=np.int64)
-        order = np.argsort(places, kind="stable")
-        ordered = numbers[order]
-        days, starts = np.unique(places[order], return_index=True)
-        ends = [*starts.tolist(), n]
-        cells: list[float] = ordered.tolist()
-        if not np.isfinite(ordered).all():
+        if not np.isfinite(numbers).all():
             at = int(np.argmin(np.isfinite(numbers)))
             raise ValueError(f"a value of session {places[at]} is {numbers[at]}: leave it out")
+        order = np.argsort(places, kind="stable")
+        places = places[order]
+        cells: list[float] = numbers[order].tolist()
+        starts = np.flatnonzero(np.diff(places, prepend=places[0] - 1))
         mean = total(cells) / n
-        counts = {day: ends[at + 1] - ends[at] for at, day in enumerate(days.tolist())}
-        if np.abs(numbers).max() > LARGEST_RETURN:
-            known = mean if math.isfinite(mean) else None
-            return cls(n=n, mean=known, counts=counts, left={}, variance=0.0, huge=True)
-        apart: list[float] = (ordered - mean).tolist()
-        squares = math.fsum([one**2 for one in apart])
-        flat = max(cells) - min(cells) <= _NO_SPREAD * max(1.0, abs(mean))
+        huge = bool(np.abs(numbers).max() > LARGEST_RETURN)
         return cls(
-            n=n,
-            mean=mean,
-            counts=counts,
-            left={
-                day: math.fsum(apart[ends[at] : ends[at + 1]]) / n for at, day in enumerate(counts)
-            },
-            variance=0.0 if flat else squares / (n - 1) / n,
+            cells=cells,
+            mean=None if huge and not math.isfinite(mean) else mean,
+            days=places[starts].tolist(),
+            ends=[*starts.tolist(), n],
+            huge=huge,
         )
+
+    @property
+    def n(self) -> int:
+        """How many cells there are."""
+        return len(self.cells)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Cells of each session."""
+        return [stop - start for start, stop in pairwise(self.ends)]
+
+    @cached_property
+    def apart(self) -> Floats:
+        """Cell - mean."""
+        found: Floats = np.array(self.cells) - self.mean
+        return found
+
+    @cached_property
+    def left(self) -> Floats:
+        """Sum of (cell - mean) / n of each session."""
+        if len(self.days) == self.n:
+            return self.apart / self.n
+        apart = self.apart.tolist()
+        sums = [math.fsum(apart[start:stop]) for start, stop in pairwise(self.ends)]
+        return np.array(sums) / self.n
+
+    @cached_property
+    def variance(self) -> float:
+        """Sample variance of the cells / n: of the mean, were they independent."""
+        if self.mean is None or max(self.cells) - min(self.cells) <= _NO_SPREAD * max(
+            1.0, abs(self.mean)
+        ):
+            return 0.0
+        return math.fsum([one**2 for one in self.apart.tolist()]) / (self.n - 1) / self.n
 
 
 def _interval(
@@ -287,12 +319,12 @@ def _interval(
     if not 0.0 < level < 1.0:
         raise ValueError(f"a level of {level} is none")
     n = sum(group.n for group in groups)
-    windows = min(len(windows_apart(list(group.counts), horizon)) for group in groups)
-    order = sorted({session for group in groups for session in group.counts})
+    windows = min(_windows(group.days, horizon) for group in groups)
+    order = sorted({session for group in groups for session in group.days})
     cosines = cosines_for(windows)
     reason, error, model = _flaw(groups, windows), 0.0, _NO_MODEL
     if reason is None:
-        counts = [[group.counts.get(session, 0) for session in order] for group in groups]
+        counts = [_along(order, group.days, group.counts, 0) for group in groups]
         model = working_model(counts, order, horizon, cosines)
         error = math.sqrt(_measured(groups, order, cosine_basis(len(order), cosines)) / model.bias)
         reason = "too_few_clusters" if model.degrees < FEWEST_DEGREES else None
@@ -326,6 +358,25 @@ def _interval(
     )
 
 
+def _windows(days: list[int], horizon: int) -> int:
+    """Return how many `windows_apart` finds."""
+    if horizon == 1:
+        return len(days)
+    count = at = 0
+    while at < len(days):
+        count += 1
+        at = bisect_left(days, days[at] + horizon, at)
+    return count
+
+
+def _along(order: list[int], days: list[int], values: list[T], blank: T) -> list[T]:
+    """Return the values of some sessions along others, a blank where there is none."""
+    if days == order:
+        return values
+    known = dict(zip(days, values, strict=True))
+    return [known.get(session, blank) for session in order]
+
+
 def _flaw(groups: tuple[_Group, ...], windows: int) -> str | None:
     if any(group.n == 0 for group in groups):
         return "no_rows"
@@ -342,10 +393,11 @@ def _measured(groups: tuple[_Group, ...], order: list[int], basis: Floats) -> fl
     Sums over sessions run in their order, element by element: a BLAS would give other last bits
     on other processors.
     """
-    first, *others = (group.left for group in groups)
-    left = np.array([first.get(session, 0.0) for session in order])
+    left, *others = (
+        np.array(_along(order, group.days, group.left.tolist(), 0.0)) for group in groups
+    )
     for other in others:
-        left = left - np.array([other.get(session, 0.0) for session in order])
+        left = left - other
     sums = (left[:, None] * basis).sum(axis=0).tolist()
     return math.fsum(row * row for row in sums) / len(sums)
 

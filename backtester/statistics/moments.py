@@ -94,7 +94,7 @@ def finite(values: Sequence[float]) -> list[float]:
         ValueError: For one that is NaN or infinite.
     """
     rows = [float(value) for value in values]
-    for place, row in enumerate(rows):
-        if not math.isfinite(row):
-            raise ValueError(f"row {place} is {row}: leave rows without a number out")
+    if not all(map(math.isfinite, rows)):
+        place = next(at for at, row in enumerate(rows) if not math.isfinite(row))
+        raise ValueError(f"row {place} is {rows[place]}: leave rows without a number out")
     return rows

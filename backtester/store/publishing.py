@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from backtester.errors import BacktesterError, DataError, UsageError
 from backtester.score.definition import DEFAULT_SCORE
 from backtester.score.files import ScoreCard, StoredScore
+from backtester.score.keeping import bring_back_lines
 from backtester.score.ledger import LEDGER_NAME, read_ledger_rows
 from backtester.store.query import EXAMPLES
 from backtester.store.rows import RunDocument, arrow_tables
@@ -130,6 +131,7 @@ def publish_score(
     Raises:
         UsageError: See `publish`; so DataError.
     """
+    bring_back_lines(database.parent)
     others = {card.score_id for card in cards} - {score.score_id}
     state = published_states(database).get(run_id)
     wanted = ("finished", results_root)
@@ -174,6 +176,7 @@ def rebuild(
         DataError: A run appears twice or holds what no table may hold; the old file is kept.
     """
     seen: set[str] = set()
+    bring_back_lines(database.parent)
     with _replacing(database, lock_timeout_s, keep=False) as connection:
         for document in load():
             if document.run_id in seen:

@@ -1,6 +1,6 @@
 """The results database as a whole: what makes it, and the document that describes it.
 
-Both come from the same objects (`store_tables`, `store_views`), so they cannot differ.
+Both come from the same objects (`tables`, `views`), so they cannot differ.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from backtester.errors import UsageError
 from backtester.store.tables import TABLES, table_statements
@@ -28,9 +28,11 @@ from backtester.store.views import VIEWS
 _INTRODUCTION: Final = (
     "reports/results.duckdb, published anew while a run goes on and at its end. Sessions are DATE, "
     "instants are TIMESTAMP and hold UTC, fractions are fractions (0.01 is one percent), nothing "
-    "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy; "
-    "write rating > 'Hold'::rating to compare, a bare 'Hold' compares as text; or filter on the "
-    "number rating_rank, from -2 (Sell) over 0 (Hold) to 2 (Buy), NULL where no rating was read. "
+    "is rounded and no number is NaN. Ratings are ordered: ORDER BY rating runs from Sell to Buy. "
+    "To compare, name the column's type: where it is rating, write rating > 'Hold'::rating; where "
+    "it is rating_row, write rating > 'Hold'::rating_row AND rating < 'unread'::rating_row. A bare "
+    "'Hold', or the other type, compares as text. Or filter on the number rating_rank, from -2 "
+    "(Sell) over 0 (Hold) to 2 (Buy), NULL where no rating was read: rating_rank > 0. "
     "Tables with a score_id hold every score of a run: filter on it, 'default' is the run's own; "
     "views show the run's own score, and every score under a name that ends in _all. Columns "
     "marked * depend on clock, cache or machine; all others come out the same in a replay."
@@ -87,12 +89,18 @@ def _quoted(name: str) -> str:
     return '"' + name + '"'
 
 
-def schema_document(*, as_json: bool = False) -> str:
+def schema_document(*, as_json: bool = False, name: str | None = None) -> str:
     """Return the documentation of every table, view, column, type and function, for a terminal.
 
     Args:
         as_json: As JSON instead of text.
+        name: Of the one table or view that is wanted, without types and functions; None for all.
+
+    Raises:
+        UsageError: There is no such table or view.
     """
+    if name is not None:
+        return _one(relation_named(name), as_json=as_json)
     if as_json:
         return json.dumps(_as_json(), indent=2, ensure_ascii=False) + "\n"
     lines = ["RESULTS DATABASE", _INTRODUCTION, ""]
@@ -105,14 +113,30 @@ def schema_document(*, as_json: bool = False) -> str:
         if isinstance(relation, View) and relation.like:
             lines.append(f"  columns: those of {relation.like}")
             continue
-        name_width = max(len(column.name) for column in relation.columns) + 2
-        type_width = max(len(_type_of(column)) for column in relation.columns)
-        for column in relation.columns:
-            name = column.name + ("" if column.repeats else " *")
-            lines.append(
-                f"  {name:<{name_width}}  {_type_of(column):<{type_width}}  {_sentence(column)}"
-            )
+        lines += _column_lines(relation)
     return "\n".join(lines) + "\n"
+
+
+def _one(relation: Table | View, *, as_json: bool) -> str:
+    if as_json:
+        kinds = ("tables", "views")
+        whole: dict[str, Any] = _as_json()
+        (found,) = (one for kind in kinds for one in whole[kind] if one["name"] == relation.name)
+        return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    kind = "TABLE" if isinstance(relation, Table) else "VIEW"
+    lines = [f"{kind} {relation.name}: {_headline(relation)}"]
+    lines += [f"  one row for each {', '.join(relation.key)}", *_column_lines(relation)]
+    return "\n".join(lines) + "\n"
+
+
+def _column_lines(relation: Table | View) -> list[str]:
+    names = [column.name + ("" if column.repeats else " *") for column in relation.columns]
+    name_width = max(len(column.name) for column in relation.columns) + 2
+    type_width = max(len(_type_of(column)) for column in relation.columns)
+    return [
+        f"  {name:<{name_width}}  {_type_of(column):<{type_width}}  {_sentence(column)}"
+        for name, column in zip(names, relation.columns, strict=True)
+    ]
 
 
 def schema_markdown() -> str:

@@ -141,8 +141,8 @@ POSITIONS: Final = Table(
     key=("run_id", "score_id", "book", "trial", "session", "ticker"),
     columns=(
         *_OF_A_SCORE,
-        _BOOK,
-        _LANE,
+        col("book", "VARCHAR", "", "ratings: the run's own; none are kept of other books."),
+        col("trial", "INTEGER", "", "Lane of the run's book."),
         col("session", "DATE", "session", "Session."),
         col("ticker", "VARCHAR", "", "Instrument id."),
         col("shares", "DOUBLE", "shares", "Held; below zero for a short position."),

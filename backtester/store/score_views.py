@@ -343,7 +343,10 @@ LEFT JOIN metrics d ON d.run_id = s.run_id AND d.score_id = s.score_id
 BOOK_BY_MONTH: Final = View(
     name="book_by_month",
     question="What did each book make in each month?",
-    note="From the last session of the month before; the first month begins with the first row.",
+    note=(
+        "From the last session of the month before, the first month from the start cash: the "
+        "months' 1 + ret multiply to 1 + the book's total_return."
+    ),
     key=("run_id", "score_id", "book", "trial", "month"),
     columns=(
         *_GROUP,
@@ -351,17 +354,21 @@ BOOK_BY_MONTH: Final = View(
         col("trial", "INTEGER", "", "Lane."),
         col("month", "DATE", "date", "First day of the month."),
         col("equity", "DOUBLE", "currency of the book", "At its last session."),
-        col("ret", "DOUBLE", "fraction", "Return of the month.", null="first month"),
+        col("ret", "DOUBLE", "fraction", "Return of the month.", null="nothing before it"),
     ),
     sql="""
 WITH ends AS (
     SELECT run_id, score_id, book, trial, date_trunc('month', session)::DATE AS month,
         arg_max(equity, session) AS equity
     FROM equity GROUP BY ALL
+), begun AS (
+    SELECT e.*, coalesce(lag(e.equity) OVER lane, s.start_cash) AS before
+    FROM ends e LEFT JOIN scores s USING (run_id, score_id)
+    WINDOW lane AS (PARTITION BY e.run_id, e.score_id, e.book, e.trial ORDER BY e.month)
 )
 SELECT run_id, score_id, book, trial, month, equity,
-    CASE WHEN lag(equity) OVER lane > 0 THEN equity / lag(equity) OVER lane - 1 END AS ret
-FROM ends WINDOW lane AS (PARTITION BY run_id, score_id, book, trial ORDER BY month)""",
+    CASE WHEN before > 0 THEN equity / before - 1 END AS ret
+FROM begun""",
 )
 
 BOOK_BY_TICKER: Final = View(

@@ -30,6 +30,10 @@ class BookLine:
         deflated_sharpe: Probability that the ratio is more than luck in so many trials, or None.
         min_track_record_length: Returns that would tell it from 0, or None.
         pbo: Probability of overfitting over the stored books of related trials, or None.
+        benchmark_return: The benchmark's over the same sessions, or None.
+        excess_return: total_return less that, or None.
+        beta: To the benchmark, or None.
+        jensen_alpha: A year, or None; so is `jensen_alpha_se`, its standard error.
     """
 
     book: str
@@ -48,6 +52,28 @@ class BookLine:
     deflated_sharpe: float | None
     min_track_record_length: float | None
     pbo: float | None
+    benchmark_return: float | None = None
+    excess_return: float | None = None
+    beta: float | None = None
+    jensen_alpha: float | None = None
+    jensen_alpha_se: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """Hold what the book of the ratings is measured against.
+
+    Attributes:
+        benchmark: Instrument, or None where there is none or several.
+        basis: ``price`` (without dividends) or ``total``; None as `benchmark`.
+        first: First session of the book.
+        last: Last one.
+    """
+
+    benchmark: str | None
+    basis: str | None
+    first: date
+    last: date
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +185,8 @@ class ScoreSummary:
         certain: Mean directional alpha by horizon, then the tests.
         horizons: All decisions together, by horizon.
         folds: By fold at the score's own horizon; none where it has none.
+        against: What the book of the ratings is measured against, or None without a book.
+        paths_expected: Mean of `path_permutation` over the permutations, or None.
     """
 
     run_id: str
@@ -177,6 +205,8 @@ class ScoreSummary:
     certain: tuple[Certain, ...]
     horizons: tuple[PartLine, ...]
     folds: tuple[PartLine, ...]
+    against: Against | None = None
+    paths_expected: float | None = None
 
     @property
     def main(self) -> Certain | None:
@@ -239,6 +269,8 @@ def _summary(database: Path, row: Mapping[str, Any]) -> ScoreSummary:
     run_id, score_id = str(row["run_id"]), str(row["score_id"])
     key = (run_id, score_id)
     bands = rows_of(database, _BAND, key)
+    against = rows_of(database, _AGAINST, key)
+    expected = rows_of(database, _EXPECTED, key)
     horizons = part_lines(database, run_id, score_id, "all")
     folds = part_lines(database, run_id, score_id, "fold")
     return ScoreSummary(
@@ -248,6 +280,8 @@ def _summary(database: Path, row: Mapping[str, Any]) -> ScoreSummary:
         certain=tuple(Certain(**line) for line in rows_of(database, _CERTAIN, key)),
         horizons=horizons,
         folds=tuple(line for line in folds if line.horizon == row["horizon"]),
+        against=Against(**against[0]) if against else None,
+        paths_expected=expected[0]["value"] if expected else None,
     )
 
 
@@ -283,7 +317,8 @@ WHERE run_id = ? AND score_id = ?"""
 _BOOKS: Final = """
 SELECT book, trial, sessions, total_return, cagr, volatility, sharpe, sharpe_low, sharpe_high,
     max_drawdown, turnover, orders_filled, orders_rejected, deflated_sharpe,
-    min_track_record_length, pbo
+    min_track_record_length, pbo, benchmark_return, excess_return, beta, jensen_alpha,
+    jensen_alpha_se
 FROM book_performance_all WHERE run_id = ? AND score_id = ?
 ORDER BY book <> 'ratings', book NOT IN ('buy_and_hold', 'equal_weight'), book, trial"""
 
@@ -291,6 +326,21 @@ _BAND: Final = """
 SELECT draws, low, high, share_below, inside FROM placebo_band_all
 WHERE run_id = ? AND score_id = ? AND metric = 'total_return' AND draws > 0
 ORDER BY trial LIMIT 1"""
+
+_AGAINST: Final = """
+WITH held AS (
+    SELECT run_id, score_id, min(benchmark) AS benchmark, min(benchmark_basis) AS basis
+    FROM returns GROUP BY run_id, score_id HAVING count(DISTINCT benchmark) = 1
+)
+SELECT min(held.benchmark) AS benchmark, min(held.basis) AS basis,
+    min(e.session) AS first, max(e.session) AS last
+FROM equity e LEFT JOIN held USING (run_id, score_id)
+WHERE e.run_id = ? AND e.score_id = ? AND e.book = 'ratings'
+HAVING count(*) > 0"""
+
+_EXPECTED: Final = """
+SELECT value FROM metrics WHERE run_id = ? AND score_id = ? AND subject = 'decisions'
+    AND scope = 'all' AND metric = 'path_permutation_expected'"""
 
 _CERTAIN: Final = """
 SELECT horizon, metric, value, n, effective_n, low, high, p_value, reason, verdict

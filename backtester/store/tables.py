@@ -1,7 +1,7 @@
 """Every table of the results database: columns, types, units, meaning.
 
-`store_schema` prints these objects and makes the tables from them, so what is documented and what
-is there cannot differ. The views are in `store_views`; `store_terms` has the words used here.
+`schema` prints these objects and makes the tables from them, so what is documented and what
+is there cannot differ. The views are in `views`; `terms` has the words used here.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ _GROUP: Final = (
 
 _RATING: Final = col("rating", "rating_row", "", "Sell ... Buy, then 'unread': no rating was read.")
 
+_RANK: Final = col("rating_rank", "INTEGER", "", RANK_MEANING, null="unread")
+
 _MEASURES: Final = (
     col("n", "BIGINT", "cells", "Decisions."),
     col("resolved", "BIGINT", "cells", "Return known, whole window."),
@@ -99,7 +101,7 @@ SCORED_DECISIONS: Final = View(
         col("session", "DATE", "session", "Decision session."),
         col("trial", "INTEGER", "", "Repeat number."),
         _RATING,
-        col("rating_rank", "INTEGER", "", RANK_MEANING, null="unread"),
+        _RANK,
         col("status", "return_status", "", "Of the return; pending where none was settled yet."),
         col("horizon", "INTEGER", "sessions", "Decision to exit.", null="not settled yet"),
         col("entry_rule", "VARCHAR", "", "Fill rule.", null="not settled yet"),
@@ -169,7 +171,7 @@ ALPHA_BY_RATING: Final = View(
     question="Did what was rated higher earn more?",
     note=_NOTE_MEANS + " Six rows for each run and score; a rating never given has n = 0.",
     key=("run_id", "score_id", "rating"),
-    columns=(*_GROUP, _RATING, *_MEASURES),
+    columns=(*_GROUP, _RATING, _RANK, *_MEASURES),
     sql=f"""
 WITH wanted AS (
     SELECT run_id, score_id, unnest(enum_range(NULL::rating_row))::rating_row AS rating
@@ -179,7 +181,9 @@ WITH wanted AS (
     SELECT d.run_id, d.score_id, d.rating,{_MEASURES_SQL}
     FROM scored_decisions_all d GROUP BY d.run_id, d.score_id, d.rating
 )
-SELECT w.run_id, w.score_id, w.rating, {_MEASURED}
+SELECT w.run_id, w.score_id, w.rating,
+    CASE WHEN w.rating <> '{UNREAD}' THEN enum_code(w.rating)::INTEGER - 2 END AS rating_rank,
+    {_MEASURED}
 FROM wanted w LEFT JOIN measured m USING (run_id, score_id, rating)""",
 )
 

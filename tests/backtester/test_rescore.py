@@ -106,6 +106,18 @@ def test_costs_come_off_the_book(place: Path) -> None:
     assert found[1]["total_return"] < found[0]["total_return"]
 
 
+def test_a_bill_that_was_charged_is_told_also_where_it_is_nothing(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(place, "score", "latest", "--placebo", "0") == 0
+    assert "models' bill charged" not in capsys.readouterr().out
+
+    assert told(place, "score", "latest", "--charge-model-cost", "--placebo", "0") == 0
+    bill = rows(place, "SELECT value FROM metrics WHERE metric = 'model_cost' AND value >= 0")
+    assert [row["value"] for row in bill] == [0.0]
+    assert "\nmodels' bill charged: 0.00 USD\n" in capsys.readouterr().out
+
+
 def test_deleting_a_run_does_not_lower_the_ledger_and_rebuild_restores_scores(
     place: Path, recorded: tuple[Workspace, str]
 ) -> None:
@@ -205,6 +217,7 @@ def _newer(workspace: Workspace, count: int) -> None:
         (("score", "latest", "--horizon", "x"), 2, "--horizon"),
         (("score", "latest", "--fold", "6X"), 2, "'6X' is no length of a fold"),
         (("score", "latest", "--snapshot", "none-such"), 3, "none-such"),
+        (("score", "latest", "--benchmark", "NOSUCH"), 3, "NOSUCH is not in snapshot"),
         (("score", "latest", "--from", "2031-01-01"), 2, "is after the last day of decisions"),
         (("score", "latest", "--slots", "0"), 2, "slots 0"),
         (("score", "latest", "--weights", "Buy"), 2, "--weights"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from backtester.book.policy import policy_named
 from backtester.cli import app
 from backtester.runs.folder import RESULTS_VERSION
 from tests.guards.sources import PACKAGES, ROOT, expect_none, sources
@@ -102,3 +103,26 @@ def test_every_command_that_a_document_shows_exists() -> None:
     expect_none(
         f"{name}: backtester {word}" for name, word in sorted(shown) if word not in commands
     )
+
+
+def test_the_page_on_the_book_names_options_that_exist_and_the_weights_of_the_policies() -> None:
+    page = text("docs/book.md")
+    commands = getattr(get_command(app), "commands", {})
+    options = {
+        option
+        for name in ("score", "import", "show")
+        for parameter in commands[name].params
+        for option in parameter.opts
+    }
+    assert sorted(set(re.findall(r"--[a-z][a-z-]+", page)) - options) == []
+
+    header, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if line.startswith(("| policy", "| `long", "| `equal_slots"))
+    )
+    assert len(rows) == 3
+    for row in rows:
+        policy = policy_named(row[0].split("`")[1])
+        for rating, cell in zip(header[1:], row[1:], strict=True):
+            assert policy.weight_of(rating) == (None if cell == "carry" else float(cell))

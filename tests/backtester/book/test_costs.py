@@ -59,6 +59,10 @@ def test_slippage_is_a_constant_and_a_part_that_grows_with_the_share_of_the_volu
         ("participation_cap", 1.5),
         ("impact_bps", 6000.0),
         ("cash_rate", -1.0),
+        ("cash_rate", 1e12),
+        ("commission_per_share", 1e308),
+        ("commission_minimum", 1.1e9),
+        ("borrow_bps_year", 1e308),
     ],
 )
 def test_what_is_no_cost_is_refused_by_name(field: str, value: float) -> None:

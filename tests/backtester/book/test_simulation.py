@@ -89,7 +89,10 @@ def test_a_rule_that_cannot_be_carried_out_is_refused() -> None:
         ({"entry_rule": "open"}, "does not go with decision time"),
         ({"start_cash": 0.0}, "start cash 0.0"),
         ({"start_cash": float("nan")}, "start cash nan"),
+        ({"start_cash": 0.5}, "start cash 0.5: write 1 to 1,000,000,000,000"),
+        ({"start_cash": 1e308}, "start cash 1e"),
         ({"slots": 0}, "slots 0"),
+        ({"slots": 10**9}, "slots 1000000000 is too many"),
         ({"haircut": 1.5}, "haircut 1.5"),
         ({"rebalance": "daily"}, "on_change or always"),
     ]:

@@ -433,6 +433,7 @@ def test_schema_names_every_table_and_a_unit(command: Command) -> None:
     for word in ("runs", "cells", "returns", "memory", "llm_calls", "reads", "alpha_by_rating"):
         assert word in text
     assert json.loads(command("schema", "--json").out)
+    assert command("schema", "positions").out.startswith("TABLE positions: ")
 
 
 def test_every_command_has_help(command: Command) -> None:

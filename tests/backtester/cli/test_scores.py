@@ -16,14 +16,14 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from backtester.cli import render
+from backtester.cli import render, render_scores
 from backtester.cli import run as command
-from backtester.cli.render_scores import sharpe_lines
+from backtester.cli.render_scores import benchmark_lines, certain_lines, sharpe_lines
 from backtester.imports.imports import import_decisions
 from backtester.score.ledger import trials_by_now
 from backtester.statistics.inference import mean_interval
 from backtester.store.query import run_sql
-from backtester.store.scores import BookLine, ScoreSummary
+from backtester.store.scores import Against, BookLine, Certain, ScoreLine, ScoreSummary
 from backtester.store.views import VIEWS
 from scripts.write_cookbook import COOKBOOK, RECIPE
 from tests.support.results import rows_of
@@ -185,7 +185,7 @@ def test_what_a_score_is_can_be_asked_column_by_column(scored: Scored) -> None:
         "h=5, entry close, placebo 0",
         "hold flat, commission 10 bps, placebo 0",
         "hold flat, placebo 0",
-        "long_short, h=1,5,20, fold 3M, placebo 0",
+        "long_short, h=1 of 1,5,20, fold 3M, placebo 0",
         "the run's own",
     ]
     assert rows[0]["first_date"] == date(2017, 8, 1)
@@ -304,6 +304,11 @@ def test_a_horizon_table_shows_the_figures_of_the_tables(shown: Shown, scored: S
         (("show", "first", "--score", "nothing"), 2, "score 'nothing' of run"),
         (("show", "first", "--score", "h"), 2, "is ambiguous: there are"),
         (("show", "first", "--by", "week"), 2, "--by: write one or more of ticker,month"),
+        (
+            ("score", "first", "--benchmark", "SPY"),
+            3,
+            "benchmark SPY is not in snapshot small, which holds",
+        ),
         (("compare", "first", "first"), 2, "are the same score of the same run: name two"),
         (("compare", "first", "first:"), 2, "are the same score of the same run"),
         (("compare", "first", "second:none-such"), 2, "score 'none-such' of run"),
@@ -329,6 +334,27 @@ def test_what_differs_in_nothing_is_the_runs_own_score(
 
     assert "score default of run" in capsys.readouterr().out
     assert rows_of(scored.database, "SELECT score_id FROM scores ORDER BY ALL") == before
+
+
+def test_the_months_of_every_book_multiply_to_its_return(scored: Scored) -> None:
+    months = rows_of(
+        scored.database,
+        "SELECT run_id, score_id, book, trial, ret FROM book_by_month_all ORDER BY month",
+    )
+    grown: dict[tuple[Any, ...], float] = {}
+    for row in months:
+        key = (row["run_id"], row["score_id"], row["book"], row["trial"])
+        grown[key] = grown.get(key, 1.0) * (1.0 + row["ret"])
+    totals = rows_of(
+        scored.database,
+        "SELECT run_id, score_id, subject, trial, value FROM metrics "
+        "WHERE metric = 'total_return' AND subject <> 'random'",
+    )
+    assert {key[2] for key in grown} >= {"ratings", "buy_and_hold", "equal_weight", "macd:textbook"}
+    assert len(totals) == len(grown)
+    for row in totals:
+        key = (row["run_id"], row["score_id"], row["subject"], row["trial"])
+        assert grown[key] - 1.0 == pytest.approx(row["value"], abs=1e-12), key
 
 
 # ------------------------------------------------------------------------- trials, short samples
@@ -385,12 +411,27 @@ def test_a_ratio_is_printed_with_its_interval_the_trials_and_what_they_make_of_i
 
 
 def test_trials_made_since_are_told() -> None:
-    first, second = sharpe_lines(summary_of(BOOK, known=3, now=17))
+    (line,) = sharpe_lines(summary_of(BOOK, known=3, now=17))
 
-    assert "at least 17 trials of these instruments and days by now, 3 when scored;" in first
-    assert second == (
-        "it was deflated for the 3 known when it was scored: score again with --again"
+    assert line.endswith(
+        ", at least 17 trials of these instruments and days by now; deflated 0.41 for the 3 known "
+        "when scored: the chance that the true one is above the best of so many without skill; "
+        "score it again with --again for 17"
     )
+
+
+@pytest.mark.parametrize(
+    ("sessions", "why"), [(19, "too few returns"), (20, "no shape of its returns")]
+)
+def test_what_was_not_deflated_is_not_said_to_have_been(sessions: int, why: str) -> None:
+    blank = replace(BOOK, sessions=sessions, deflated_sharpe=None, min_track_record_length=None)
+
+    line, *others = sharpe_lines(summary_of(blank, known=3, now=17))
+
+    assert line.endswith(
+        f", at least 17 trials of these instruments and days by now; cannot be deflated: {why}"
+    )
+    assert not any("deflated" in other for other in others)
 
 
 def test_a_short_sample_is_not_printed_without_a_word() -> None:
@@ -419,6 +460,33 @@ def test_a_book_without_a_ratio_has_its_trials_told() -> None:
         assert list(sharpe_lines(summary_of(book, known=2, now=2))) == [
             "Sharpe ratio of the ratings: n/a; at least 2 trials of these instruments and days"
         ]
+
+
+@pytest.mark.parametrize(("sharpe", "starred"), [(None, False), (5.4, True)])
+def test_a_footnote_is_printed_where_its_star_is(
+    sharpe: float | None,
+    starred: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = ScoreLine(
+        score_id="model-cost-charged",
+        label="model cost charged",
+        mean_directional_alpha=0.01,
+        low=None,
+        high=None,
+        reason="too_few_windows",
+        total_return=None,
+        buy_and_hold=0.0597,
+        sharpe=sharpe,
+        sessions=18,
+    )
+    monkeypatch.setattr(render_scores, "score_lines", lambda database, run_id: (line,))
+
+    render_scores.show_score_table(Path("results.duckdb"), "run-a")
+
+    said = capsys.readouterr().out
+    assert ("+5.40 *" in said) == ("*: of fewer than 60" in said) == starred
 
 
 # ------------------------------------------------------------------------------------- comparing
@@ -546,3 +614,62 @@ def test_a_run_that_was_deleted_leaves_the_trials_that_it_was(
 
 
 _BY_NOW = "SELECT trials_by_now FROM score_comparison WHERE run_id = '{}'"
+
+
+# ------------------------------------------------------------------ the benchmark, permuted paths
+
+AGAINST = Against(benchmark="^GSPC", basis="price", first=date(2018, 1, 5), last=date(2018, 12, 31))
+MEASURED = replace(
+    BOOK,
+    benchmark_return=-0.0861,
+    excess_return=0.127,
+    beta=0.87,
+    jensen_alpha=0.1266,
+    jensen_alpha_se=0.1258,
+)
+
+
+def against(book: BookLine) -> list[str]:
+    return list(benchmark_lines(replace(summary_of(book, known=1, now=1), against=AGAINST)))
+
+
+def test_the_benchmark_over_the_sessions_of_the_book_is_told() -> None:
+    before = "benchmark ^GSPC over the same sessions (2018-01-05 to 2018-12-31): -8.61 %"
+    alpha = "Jensen's alpha +12.66 % a year (se 12.58 %)"
+    assert against(MEASURED) == [
+        f"{before} (price basis), excess of the ratings +12.70 %, beta 0.87, {alpha}"
+    ]
+    unsure = replace(MEASURED, beta=None, jensen_alpha=None, jensen_alpha_se=None)
+    assert against(unsure) == [f"{before} (price basis), excess of the ratings +12.70 %"]
+    (short,) = against(replace(MEASURED, sessions=30))
+    assert short.endswith("a year (se 12.58 %) *")
+
+
+def test_without_a_benchmark_there_is_no_line_of_it() -> None:
+    assert against(BOOK) == []
+    assert list(benchmark_lines(summary_of(MEASURED, known=1, now=1))) == []
+    assert list(benchmark_lines(summary_of(None, known=1, now=1))) == []
+
+
+def test_the_p_of_permuted_paths_has_its_side_and_what_it_is_held_against() -> None:
+    paths = Certain(
+        horizon=5,
+        metric="path_permutation",
+        value=0.00154,
+        n=306,
+        effective_n=None,
+        low=None,
+        high=None,
+        p_value=0.193,
+        reason=None,
+        verdict="not distinguishable from luck",
+    )
+    summary = replace(summary_of(BOOK, known=1, now=1), certain=(paths,))
+    plain = "rating paths permuted between tickers: two-sided p 0.193"
+    assert list(certain_lines(summary)) == [plain]
+    assert list(certain_lines(replace(summary, paths_expected=0.00261))) == [
+        f"{plain}; observed +0.154 %, mean of permuted paths +0.261 %"
+    ]
+    few = replace(paths, p_value=None, reason="too_few_tickers")
+    (line,) = certain_lines(replace(summary, certain=(few,)))
+    assert line == "rating paths permuted between tickers: p n/a (too few tickers)"

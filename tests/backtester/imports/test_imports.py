@@ -17,9 +17,10 @@ from backtester.imports.imports import ImportResult, import_decisions
 from backtester.replies.cache import ReplyCache
 from backtester.walk.plan import cache_folder
 from tests.support.results import rows_of
-from tests.support.workspaces import Workspace, make_workspace
+from tests.support.workspaces import Workspace, make_workspace, wave
 
 HEAD = "ticker,date,rating\n"
+PAIR = ("AAA", "^GSPC")
 
 
 @pytest.fixture(scope="module")
@@ -144,18 +145,93 @@ def test_two_rows_of_one_decision_that_differ_are_a_conflict_and_none_is_believe
     assert (result.cells, result.repeated) == (1, 1)
 
 
-def test_a_date_that_is_no_session_moves_to_the_one_before_or_is_refused(
-    shared: Workspace, tmp_path: Path
+@pytest.mark.parametrize(
+    ("day", "settings", "session", "filled"),
+    [
+        # A Saturday, decided at a close: Friday's session, filled on Monday.
+        ("2018-01-06", {}, "2018-01-05", "2018-01-08"),
+        ("2018-01-06", {"entry": "next_close"}, "2018-01-05", "2018-01-08"),
+        # Filled on the session of the decision, or decided before its open: not on that Friday.
+        ("2018-01-06", {"entry": "close"}, "2018-01-08", "2018-01-08"),
+        ("2018-01-06", {"decision_time": "open"}, "2018-01-08", "2018-01-08"),
+        ("2018-01-06", {"decision_time": "open", "entry": "open"}, "2018-01-08", "2018-01-08"),
+        ("2018-01-06", {"decision_time": "open", "entry": "next_open"}, "2018-01-08", "2018-01-09"),
+        # Martin Luther King's Monday.
+        ("2018-01-15", {}, "2018-01-12", "2018-01-16"),
+        ("2018-01-15", {"decision_time": "open", "entry": "open"}, "2018-01-16", "2018-01-16"),
+        # A session is itself.
+        ("2018-01-12", {"decision_time": "open", "entry": "open"}, "2018-01-12", "2018-01-12"),
+    ],
+)
+def test_a_date_that_is_no_session_moves_to_where_it_fills_after_itself(
+    shared: Workspace,
+    tmp_path: Path,
+    day: str,
+    settings: dict[str, Any],
+    session: str,
+    filled: str,
 ) -> None:
+    source = write(tmp_path / "d.csv", HEAD + f"AAA,{day},Buy\n")
+
+    result = imported(shared, source, tmp_path / "r", horizon=3, **settings)
+
+    assert (result.moved, result.moved_on) == (session < day, session > day)
+    fills = rows_of(
+        result.database,
+        "SELECT session::VARCHAR AS session, entry_session::VARCHAR AS filled FROM returns",
+    )
+    assert fills == [{"session": session, "filled": filled}]
+    assert filled >= day
+
+
+def test_a_date_that_is_no_session_can_be_refused(shared: Workspace, tmp_path: Path) -> None:
     source = write(tmp_path / "d.csv", HEAD + "AAA,2018-01-06,Buy\n")
 
-    result = imported(shared, source, tmp_path / "r")
+    with pytest.raises(DataError, match="2018-01-06 is no session of AAA's calendar"):
+        imported(shared, source, tmp_path / "r", strict_dates=True)
 
-    assert result.moved == 1
-    sessions = rows_of(result.database, "SELECT session::VARCHAR AS day FROM cells")
-    assert sessions == [{"day": "2018-01-05"}]
-    with pytest.raises(DataError, match="2018-01-06 is no session"):
-        imported(shared, source, tmp_path / "s", strict_dates=True)
+
+def test_a_date_whose_next_session_is_beyond_the_snapshot_is_a_bad_row(tmp_path: Path) -> None:
+    # Its last session is Friday the 5th, and it ends on Sunday.
+    bars = {name: wave(name, start="2017-12-01", count=24, phase=0.0, drift=0.0) for name in PAIR}
+    small = make_workspace(tmp_path, bars, end="2018-01-07")
+    source = write(tmp_path / "d.csv", HEAD + "AAA,2018-01-06,Buy\nAAA,2018-01-03,Buy\n")
+    said = r"d.csv, line 2: 2018-01-06 is no session, and the one after is not in small"
+
+    with pytest.raises(DataError, match=said):
+        imported(small, source, tmp_path / "r", decision_time="open")
+
+    assert imported(small, source, tmp_path / "s").moved == 1
+
+
+def test_every_day_is_a_session_of_what_trades_around_the_clock(tmp_path: Path) -> None:
+    names = ("BTC-USD", "^GSPC")
+    bars = {name: wave(name, start="2018-01-02", count=30, phase=0.0, drift=0.0) for name in names}
+    crypto = make_workspace(tmp_path, bars)
+    source = write(tmp_path / "d.csv", HEAD + "BTC-USD,2018-01-06,Buy\n")
+
+    for entry in ("open", "close"):
+        result = imported(
+            crypto, source, tmp_path / entry, decision_time="open", entry=entry, benchmark="none"
+        )
+        assert (result.moved, result.moved_on) == (0, 0)
+        days = rows_of(result.database, "SELECT session::VARCHAR AS day FROM cells")
+        assert days == [{"day": "2018-01-06"}]
+
+
+def test_the_direction_of_a_move_is_told(
+    shared: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "d.csv", HEAD + "AAA,2018-01-06,Buy\n")
+    asked = ("--snapshot", "small", "--benchmark", "^GSPC", "--data-dir", str(shared.data))
+    told = {}
+    for when in ("close", "open"):
+        reports = ("--reports-dir", str(tmp_path / when))
+        assert command(["import", str(source), *asked, *reports, "--decision-time", when]) == 0
+        told[when] = capsys.readouterr().out
+
+    assert "1 date without a session moved to the session before" in told["close"]
+    assert "1 date without a session moved to the session after" in told["open"]
 
 
 def test_parquet_reads_with_dates_and_missing_values(shared: Workspace, tmp_path: Path) -> None:
@@ -175,6 +251,102 @@ def test_parquet_reads_with_dates_and_missing_values(shared: Workspace, tmp_path
 
     assert [(row.rating, row.price_target) for row in found.rows] == [("Hold", None), (None, 99.0)]
     assert imported(shared, tmp_path / "d.parquet", tmp_path / "r").cells == 2
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.timestamp("ms", "UTC")])
+def test_a_parquet_date_beyond_every_calendar_is_a_bad_row(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    days = pa.array([2**40 * 1000, 1_515_110_400_000], kind)
+    # What is not read cannot be at fault.
+    columns = [pa.array(["AAA", "BBB"]), days, pa.array(["Buy", "Sell"]), days]
+    table = pa.table(columns, names=["ticker", "date", "rating", "seen"])
+    pq.write_table(table, tmp_path / "d.parquet")
+
+    found = read_decisions(tmp_path / "d.parquet")
+
+    assert [str(row) for row in found.bad] == [
+        f"d.parquet, row 1: its date ({kind}) is beyond what can be read"
+    ]
+    assert [(row.ticker, str(row.day)) for row in found.rows] == [("BBB", "2018-01-05")]
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (("ticker", "date", "rating", "rating"), "both 'rating' and 'rating' could be the rating"),
+        (("ticker", "date", "rating", "Rating"), "both 'rating' and 'Rating' could be the rating"),
+        (("ticker", "date", "rating", "why", "why"), "has the column 'why' more than once"),
+    ],
+)
+def test_parquet_columns_that_stand_twice_are_refused(
+    tmp_path: Path, names: tuple[str, ...], says: str
+) -> None:
+    cells = ["AAA", "2018-01-05", "Buy", "Sell", "x"][: len(names)]
+    table = pa.table([pa.array([cell]) for cell in cells], names=list(names))
+    pq.write_table(table, tmp_path / "d.parquet")
+
+    with pytest.raises(DataError, match=says):
+        read_decisions(tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",ticker,date,rating\n0,AAA,2018-01-05,Buy\n1,BBB,2018-01-05,\n",
+        "ticker,date,rating,\nAAA,2018-01-05,Buy,\nBBB,2018-01-05,\n",
+        "\n\nticker,date,rating,,\nAAA,2018-01-05,Buy,x,y\nBBB,2018-01-05,,\n",
+    ],
+)
+def test_columns_without_a_name_are_not_read(tmp_path: Path, text: str) -> None:
+    found = read_decisions(write(tmp_path / "d.csv", text))
+
+    assert not found.bad
+    assert [(row.ticker, row.rating) for row in found.rows] == [("AAA", "Buy"), ("BBB", None)]
+    assert found.notes == ("columns not read: (unnamed)",)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("AAA,٢٠١٨-٠١-٠٥,Buy,,", "in the digits 0 to 9"),
+        ("AAA,2018-02-30,Buy,,", "2018-02-30 is no date: no calendar has that day"),
+        ("AAA,2018-01-05,Buy,1_000,", "price target '1_000' is no number above 0"),
+        ("AAA,2018-01-05,Buy,١٠,", "is no number above 0"),
+        ("AAA,2018-01-05,Buy,,1_0", "trial '1_0' is no number from 0 to 999"),
+        ("AAA,2018-01-05,Buy", "3 cells, not 5"),
+    ],
+)
+def test_cells_that_python_alone_would_read_are_bad_rows(
+    tmp_path: Path, row: str, says: str
+) -> None:
+    head = "ticker,date,rating,target,trial\n"
+    (bad,) = read_decisions(write(tmp_path / "d.csv", f"{head}{row}\n")).bad
+
+    assert says in bad.problem
+    assert "isoformat" not in bad.problem
+
+
+@pytest.mark.parametrize(
+    ("written", "target"), [("99", 99.0), ("1e2", 100.0), (".5", 0.5), ("7.", 7.0), ("None", None)]
+)
+def test_a_price_target_is_a_number_as_people_write_it(
+    tmp_path: Path, written: str, target: float | None
+) -> None:
+    text = f"ticker,date,rating,target\nAAA,2018-01-05,Buy,{written}\n"
+
+    (row,) = read_decisions(write(tmp_path / "d.csv", text)).rows
+
+    assert row.price_target == target
+
+
+def test_line_ends_of_cr_alone_are_told(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_bytes(b"ticker,date,rating\rAAA,2018-01-05,Buy\r")
+
+    with pytest.raises(DataError, match="line ends are CR alone: save it with LF") as told:
+        read_decisions(tmp_path / "d.csv")
+
+    assert "universal-newline" not in str(told.value)
 
 
 MEMORY = """[2018-01-05 | AAA | Buy | +1.20% | -0.35% | 5d]
@@ -258,6 +430,9 @@ def test_a_state_log_that_is_none_is_a_bad_row(tmp_path: Path) -> None:
         ("d.parquet", "x", DataError, "no whole Parquet file"),
         ("d.csv", HEAD + '"AAA,2018-01-05,Buy\n', DataError, "no CSV file at line"),
         ("d.csv", "ticker,symbol,date,rating\na,b,c,d\n", DataError, "could be the ticker"),
+        ("d.csv", "ticker,date,rating,rating\na,b,c,d\n", DataError, "could be the rating"),
+        ("d.csv", "ticker,date,rating,Rating\na,b,c,d\n", DataError, "'Rating' could be"),
+        ("d.csv", "", DataError, "holds no row"),
     ],
 )
 def test_what_is_no_source_is_told(

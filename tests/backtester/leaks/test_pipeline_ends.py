@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from backtester.cli import run
+from backtester.cli.render_leaks import verdict
 from backtester.errors import UsageError
 from backtester.leaks.child import find, text_of
+from backtester.leaks.report import Finding
 
 WAYS_OUT = {"exit": "import sys; sys.exit(0)", "os._exit": "import os; os._exit(0)"}
 
@@ -49,3 +51,15 @@ def test_what_holds_itself_or_has_no_end_is_no_text() -> None:
         deep = [deep]
     with pytest.raises(RecursionError):
         text_of(deep)
+
+
+def test_the_verdict_counts_in_words_and_names_the_first() -> None:
+    first = Finding(check="file", where="while its module was imported", detail="it opened a file")
+    second = Finding(check="lesson_shown", where="AAA|2018-01-05|0", detail="too early")
+
+    assert verdict("own:decide", [first]) == (
+        "own:decide: 1 finding: file, while its module was imported"
+    )
+    assert verdict("run-a", [second, first]) == (
+        "run-a: 2 findings, the first: lesson shown, AAA|2018-01-05|0"
+    )

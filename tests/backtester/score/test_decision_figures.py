@@ -232,6 +232,8 @@ def test_paths_are_permuted_as_a_list_of_all_orders_says() -> None:
     assert row.p_value == pytest.approx(sum(away) / 24, abs=NEAR)
     assert sum(away) != above  # the other tail is in it too
     assert row.method == "24 permutations of whole rating paths, all of them"
+    expected = of(score, "path_permutation_expected")
+    assert (expected.value, expected.p_value) == (pytest.approx(centre, abs=NEAR), None)
 
 
 def test_permutations_that_are_drawn_are_drawn_from_the_scores_seed() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from backtester.config import RunConfig
+from backtester.errors import UsageError
 from backtester.score.definition import ScoreDefinition, run_definition
 from tests.support.scores import decided, make_definition
 from tests.support.snapshots import closes, make_snapshot
@@ -31,6 +32,24 @@ def test_the_rules_of_windows_and_of_books_are_those_that_were_asked_for() -> No
     assert (window.horizon, window.entry_rule, window.haircut) == (3, "next_close", 0.4)
     assert (book.haircut, book.slots, book.start_cash) == (0.4, 7, 5.0)
     assert (book.entry_rule, book.fractional) == ("next_close", False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seed": -1}, "seed -1: write 0 to 9223372036854775807"),
+        ({"seed": 1 << 63}, "seed 9223372036854775808"),
+        ({"placebo_draws": -1}, "write 0 or more"),
+        ({"placebo_draws": 10**9}, "1000000000 placebo draws: write 100,000 or less"),
+        ({"rf_annual": -1.0}, "risk-free rate -1.0"),
+        ({"rf_annual": 1e308}, "risk-free rate 1e"),
+        ({"start_cash": 1e308}, "start cash 1e"),
+        ({"horizons": tuple(range(1, 52))}, "51 horizons: name 50 at most"),
+    ],
+)
+def test_what_no_score_can_be_made_of_is_refused_first(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        definition(**changes)
 
 
 @pytest.mark.parametrize(

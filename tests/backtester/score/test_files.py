@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backtester.errors import DataError, UsageError
 from backtester.score.files import (
+    SCORE_FORMAT,
     ScoreCard,
     read_score,
     score_ids,
@@ -22,7 +25,7 @@ ROOT = "r" * 64
 
 def make_card(score_id: str = "default", *, root: str = ROOT) -> ScoreCard:
     return ScoreCard(
-        format=1,
+        format=SCORE_FORMAT,
         score_id=score_id,
         results_root=root,
         snapshot_name="small",
@@ -83,6 +86,32 @@ def test_a_changed_file_is_damage(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(DataError, match=r"damaged.*score again"):
         read_score(tmp_path, "default")
+
+
+@pytest.mark.parametrize("change", [{"known_trials": 2}, {"trial": ""}, {"sha256": None}])
+def test_a_changed_card_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
+    folder = write_score(tmp_path, make_card(), {})
+    path = folder / "definition.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    with pytest.raises(DataError, match=r"its hash is another.*score again"):
+        read_score(tmp_path, "default")
+
+
+def test_a_score_of_another_run_is_none_of_this_one(tmp_path: Path) -> None:
+    card = make_card().model_copy(update={"definition": {"run_id": "run-b"}})
+    write_score(tmp_path, card, {})
+
+    with pytest.raises(DataError, match="is a score of run run-b, not of"):
+        read_score(tmp_path, "default")
+
+
+def test_a_score_whose_writer_was_killed_between_two_names_is_brought_back(tmp_path: Path) -> None:
+    folder = write_score(tmp_path, make_card(), {})
+    folder.replace(folder.with_name(".default.old"))
+
+    assert score_ids(tmp_path) == ("default",)
+    assert read_score(tmp_path, "default").score_id == "default"
 
 
 def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backtester.errors import DataError
 from backtester.records import RATINGS, CellRecord
 from backtester.runs.folder import RunFolder
+from backtester.score import files
 from backtester.score.compute import Score
 from backtester.score.definition import ScoreDefinition
 from backtester.score.deflation import lane_returns
-from backtester.score.files import read_card, scores_folder
-from backtester.score.keeping import Decisions, is_kept, make_score
+from backtester.score.files import read_card, score_ids, scores_folder
+from backtester.score.keeping import Decisions, bring_back_lines, is_kept, make_score
 from backtester.score.ledger import LEDGER_NAME, read_ledger_rows, trials_by_now
 from backtester.score.records import MetricRow
 from backtester.statistics.overfit import pbo
@@ -157,13 +159,59 @@ def test_a_score_of_the_first_format_reads_and_is_made_again_when_asked_for(
     assert is_kept(folder, ROOT, definition)
     place = scores_folder(folder.path) / definition.score_id / "definition.json"
     old = json.loads(place.read_text())
-    del old["family_trials"]
+    del old["family_trials"], old["sha256"]
     place.write_text(json.dumps({**old, "format": 1}))
 
     card = read_card(folder.path, definition.score_id)
 
     assert (card.known_trials, card.family_trials) == (1, None)
     assert not is_kept(folder, ROOT, definition)
+
+
+@pytest.mark.parametrize("lost", ["gone", "emptied", "first line"])
+def test_a_stored_score_that_the_ledger_lost_is_counted_again(tmp_path: Path, lost: str) -> None:
+    kept(tmp_path, cells_of("AAA", "BBB", lanes=2))
+    kept(tmp_path, cells_of("AAA", "BBB", shift=1), run="run-b")
+    ledger = tmp_path / LEDGER_NAME
+    before = ledger.read_bytes()
+    rows = set(read_ledger_rows(ledger))
+    left = b"".join(before.splitlines(keepends=True)[1:]) if lost == "first line" else b""
+    ledger.write_bytes(left)
+    if lost == "gone":
+        ledger.unlink()
+
+    bring_back_lines(tmp_path)
+    assert set(read_ledger_rows(ledger)) == rows
+    ledger.write_bytes(left)
+    score, _ = kept(tmp_path, cells_of("AAA", "BBB", shift=2), run="run-c")
+
+    assert score.known is not None
+    assert score.known.count == 4
+
+
+def test_nothing_is_counted_or_stored_beside_a_score_that_is_damaged(tmp_path: Path) -> None:
+    _, definition = kept(tmp_path, cells_of("AAA"))
+    folder = scores_folder(tmp_path / "run-a")
+    (folder / definition.score_id / "definition.json").write_text("{}")
+    before = (tmp_path / LEDGER_NAME).read_bytes()
+
+    with pytest.raises(DataError, match="damaged"):
+        kept(tmp_path, cells_of("AAA"), slots=3)
+
+    assert (tmp_path / LEDGER_NAME).read_bytes() == before
+    assert score_ids(tmp_path / "run-a") == (definition.score_id,)
+
+
+def test_a_number_that_cannot_be_published_is_neither_counted_nor_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LIMIT", 1e-9)
+
+    with pytest.raises(DataError, match="nothing was stored"):
+        kept(tmp_path, cells_of("AAA"))
+
+    assert not (tmp_path / LEDGER_NAME).exists()
+    assert score_ids(tmp_path / "run-a") == ()
 
 
 def test_every_figure_has_a_value_or_a_reason(tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ def test_a_line_that_a_crash_cut_short_is_cut_off(ledger: Path) -> None:
     assert len(read_ledger_rows(ledger)) == 2
 
 
+def test_a_last_line_that_lacks_its_newline_alone_is_kept(ledger: Path) -> None:
+    enter(ledger, [line()])
+    ledger.write_bytes(ledger.read_bytes().rstrip(b"\n"))
+
+    assert len(read_ledger_rows(ledger)) == 1
+    assert enter(ledger, [line("t2")]).count == 2
+    assert [row.trial for row in read_ledger_rows(ledger)] == ["t1", "t2"]
+
+
 def test_a_changed_line_is_damage_and_says_where(ledger: Path) -> None:
     enter(ledger, [line()])
     enter(ledger, [line("t2")])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from backtester.errors import UsageError
 from backtester.records import RATINGS
 from backtester.store.publishing import schema_document, schema_markdown
 from backtester.store.schema import ordered_select, stable_columns
@@ -160,5 +161,21 @@ def test_an_ordered_select_runs_with_all_and_with_stable_columns(
 
 def test_the_document_says_which_number_is_which_rating() -> None:
     text = schema_document()
-    assert text.count("Sell -2, Underweight -1, Hold 0, Overweight 1, Buy 2.") == 2
+    assert text.count("Sell -2, Underweight -1, Hold 0, Overweight 1, Buy 2.") == 3
     assert "rating_rank, from -2 (Sell) over 0 (Hold) to 2 (Buy)" in text
+
+
+@pytest.mark.parametrize("name", ["cells", "alpha_by_rating"])
+def test_one_relation_alone_is_told_as_in_the_whole_document(name: str) -> None:
+    text = schema_document(name=name)
+    assert f"\n\n{text}" in schema_document()
+    whole = json.loads(schema_document(as_json=True))
+    (one,) = (r for r in (*whole["tables"], *whole["views"]) if r["name"] == name)
+    assert json.loads(schema_document(name=name, as_json=True)) == one
+
+
+def test_one_view_of_every_score_alone_lists_its_columns() -> None:
+    own, every = schema_document(name="hit_rate"), schema_document(name="hit_rate_all")
+    assert own.splitlines()[1:] == every.splitlines()[1:]
+    with pytest.raises(UsageError, match="there is no table or view 'hit_rat'"):
+        schema_document(name="hit_rat")

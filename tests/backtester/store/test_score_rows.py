@@ -9,8 +9,12 @@ import pytest
 
 from backtester.errors import DataError
 from backtester.score.definition import ScoreDefinition, changed
-from backtester.score.files import ScoreCard
+from backtester.score.files import ADDED_UP, LIMIT, ScoreCard
+from backtester.score.records import schema_of
+from backtester.store import terms
 from backtester.store.score_rows import score_tables
+from backtester.store.score_tables import SCORE_TABLES, SCORES
+from backtester.store.tables import RETURNS
 from tests.support.definitions import OWN_SCORE
 
 
@@ -63,3 +67,16 @@ def test_without_the_runs_own_score_the_label_names_all_that_is_not_plain() -> N
 def test_a_definition_that_is_none_is_damage_and_no_fault(document: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="score default: its definition is damaged or of another"):
         lines(card_of(OWN_SCORE, document))
+
+
+def test_a_score_is_held_to_the_limits_of_the_database_before_it_is_stored() -> None:
+    tables = [table for table in (RETURNS, *SCORE_TABLES) if table is not SCORES]
+    assert LIMIT == terms.LIMIT
+    assert dict(ADDED_UP) == {
+        table.name: tuple(
+            column.name
+            for column in table.columns
+            if column.unit in terms.SUMMED_UNITS and column.name in schema_of(table.name).names
+        )
+        for table in tables
+    }

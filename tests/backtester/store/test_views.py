@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import statistics
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backtester.errors import DataError
-from backtester.store.publishing import rating_rows, run_document, run_summary
+from backtester.store.publishing import rating_rows, run_document, run_summary, schema_document
 from backtester.store.terms import macro_statements
 from tests.support.records import (
     CUTOFF,
@@ -50,6 +51,20 @@ def database(tmp_path: Path) -> Path:
 @pytest.fixture
 def table(database: Path) -> Path:
     return published(database, rated("run-a", RATING_TABLE))
+
+
+@pytest.mark.parametrize(
+    ("kind", "relation"),
+    [("rating", "cells"), ("rating_row", "scored_decisions"), ("rating_row", "alpha_by_rating")],
+)
+def test_ratings_compare_as_the_schema_says(table: Path, kind: str, relation: str) -> None:
+    found = re.search(rf"where it is {kind}, write (.*?)[;.] ", schema_document())
+    assert found is not None
+    typed = rows_of(table, f"SELECT DISTINCT typeof(rating) AS typed FROM {relation}")
+    assert [("'unread'" in row["typed"]) for row in typed] == [kind == "rating_row"]
+    for form in (found[1], "rating_rank > 0"):
+        query = f"SELECT DISTINCT rating FROM {relation} WHERE {form} ORDER BY rating"
+        assert [row["rating"] for row in rows_of(table, query)] == ["Overweight", "Buy"]
 
 
 # --------------------------------------------------------------------------------- exact sums
