@@ -292,8 +292,7 @@ class Crowd:
         cut = factor < 1.0 - WHOLE
         again = self._fills(orders.at(buys), amount, close=factor == 0.0, cut=cut)
         again.outcome[none], again.done[none] = Outcome.NO_CASH, False
-        for old, new in zip(fills, again, strict=True):
-            old[buys] = new
+        fills.replace(buys, again)
         return fills
 
     def _fills(

@@ -93,6 +93,11 @@ class Fills(NamedTuple):
     outcome: npt.NDArray[np.int8]
     done: Flags
 
+    def replace(self, at: npt.NDArray[np.intp], fills: Fills) -> None:
+        """Put other fills in the place of some, in these very arrays."""
+        self.price[at], self.signed[at], self.fee[at] = fills.price, fills.signed, fills.fee
+        self.outcome[at], self.done[at] = fills.outcome, fills.done
+
 
 class Closing(NamedTuple):
     """Hold what was closed because its ticker trades no more; arrays are by book."""
