@@ -26,7 +26,7 @@ from backtester.loading import load_config
 from backtester.packs.replays import ReplayResult
 from backtester.packs.replays import replay as _replay
 from backtester.rescore import score as score
-from backtester.runs.folder import RunFolder, RunManifest, find_run
+from backtester.runs.folder import DATABASE_NAME, RunFolder, RunManifest, find_run
 from backtester.runs.journal import Ledger, read_ledger
 from backtester.runs.named_memory import memory_in_force
 from backtester.snapshots.snapshot import Snapshot, open_snapshot
@@ -148,7 +148,7 @@ class Run:
         """
         from backtester.store.query import fetch_arrow
 
-        database = self.folder.path.parent / "results.duckdb"
+        database = self.folder.path.parent / DATABASE_NAME
         table = fetch_arrow(database, query, values={"run_id": self.run_id})
         frame: pd.DataFrame = table.to_pandas()
         return frame

@@ -18,6 +18,7 @@ from backtester.errors import BudgetReached, DataError
 from backtester.estimates.redo import standing_of
 from backtester.records import CallRecord, CellKey, CellRecord, LessonRecord, SpendRecord
 from backtester.runs.folder import (
+    DATABASE_NAME,
     RESULTS_VERSION,
     RunFolder,
     RunManifest,
@@ -221,7 +222,7 @@ class Publisher:
     """
 
     def __init__(self, reports_dir: Path, folder: RunFolder, ledger: Ledger) -> None:
-        self.database = reports_dir / "results.duckdb"
+        self.database = reports_dir / DATABASE_NAME
         self._folder = folder
         self._ledger = ledger
         self._last = time.monotonic()
@@ -351,7 +352,7 @@ def _result(
     return RunResult(
         run_id=plan.run_id,
         folder=folder.path,
-        database=plan.config.reports_dir / "results.duckdb",
+        database=plan.config.reports_dir / DATABASE_NAME,
         root=results_root(ledger),
         cells=plan.cells,
         kept=sum(before.cells.get(key) is cell for key, cell in ledger.cells.items()),
@@ -413,5 +414,5 @@ def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
             ledger = read_whole(folder, manifest)
             yield document_of(manifest, ledger, spent=spent, scores=scores)
 
-    database = reports_dir / "results.duckdb"
+    database = reports_dir / DATABASE_NAME
     return database, store.rebuild(database, documents)

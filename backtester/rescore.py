@@ -14,10 +14,10 @@ from backtester.backtest import Publisher, read_whole
 from backtester.config import RunConfig
 from backtester.errors import DataError
 from backtester.loading import recorded_config
-from backtester.runs.folder import RunFolder, RunManifest, find_run
+from backtester.runs.folder import DATABASE_NAME, RunFolder, RunManifest, find_run
 from backtester.score.definition import DEFAULT_SCORE, ScoreDefinition, changed, run_definition
 from backtester.score.files import read_card, read_score, score_ids, scores_folder
-from backtester.score.keeping import Decisions, is_kept, make_score
+from backtester.score.keeping import Decisions, bring_back_lines, is_kept, make_score
 from backtester.score.standing import keep_standing, read_standing
 from backtester.settlement.benchmark import benchmark_for
 from backtester.snapshots.diff import TableDiff, diff_tables
@@ -26,7 +26,6 @@ from backtester.store.publishing import publish_score
 from backtester.walk.plan import require_benchmark
 
 _CORE = ("bars", "actions")
-DATABASE_NAME = "results.duckdb"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +160,10 @@ def _kept(
     with folder.lock():
         root = manifest.results_root or ""
         there = not again and is_kept(folder, root, definition)
-        if not there:
+        if there:
+            # A new score does it too: what the ledger lost is entered before anything is counted.
+            bring_back_lines(folder.path.parent)
+        else:
             make_score(
                 _decisions(folder, manifest, definition),
                 definition,

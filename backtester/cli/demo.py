@@ -63,6 +63,7 @@ def _replay_real_model(workers: Workers, data_dir: DataDir, reports_dir: Reports
     from backtester.packs.adoption import adopt, real_model_pack
     from backtester.packs.replays import replay
     from backtester.rescore import rescore
+    from backtester.runs.folder import DATABASE_NAME
 
     data, reports = data_folder(data_dir), reports_folder(reports_dir)
     adopted = adopt(real_model_pack(), data_dir=data, reports_dir=reports)
@@ -71,4 +72,4 @@ def _replay_real_model(workers: Workers, data_dir: DataDir, reports_dir: Reports
     tell_replay(result)
     rescore(adopted.folder, data, {})
     typer.echo("")
-    show_run(reports / "results.duckdb", result.run_id, note=_REAL_MODEL_NOTE)
+    show_run(reports / DATABASE_NAME, result.run_id, note=_REAL_MODEL_NOTE)

@@ -90,14 +90,14 @@ def show(
     from backtester.cli.render import show_manifest, show_run, show_sights
     from backtester.cli.render_parts import scopes_of
     from backtester.cli.render_scores import show_definition, show_score_table, show_scores
-    from backtester.runs.folder import find_run
+    from backtester.runs.folder import DATABASE_NAME, find_run
     from backtester.store.publishing import run_document
     from backtester.store.scores import score_lines, score_named
 
     reports = reports_folder(reports_dir)
     scopes = scopes_of(by) if by is not None else ()
     manifest = find_run(reports, name).read_manifest()
-    database = reports / "results.duckdb"
+    database = reports / DATABASE_NAME
     chosen = None if score is None else score_named(database, manifest.run_id, score)
     if as_json:
         document = run_document(database, manifest.run_id, score_id=chosen)
@@ -131,9 +131,10 @@ def sql(
     Files and pipes get the exact bytes of csv and json; on a terminal, control characters in
     them are shown as escapes.
     """
+    from backtester.runs.folder import DATABASE_NAME
     from backtester.store.query import run_sql
 
-    database = reports_folder(reports_dir) / "results.duckdb"
+    database = reports_folder(reports_dir) / DATABASE_NAME
     form = form or _format_of(out)
     text = run_sql(
         database, query, format=form.value, out=out, time_limit_s=time_limit, own_process=True

@@ -297,9 +297,10 @@ def compare(
 ) -> None:
     """Compare two runs, or two scores: what they differ in, and what of them can be paired."""
     from backtester.cli.render_compare import comparison_document, show_comparison
+    from backtester.runs.folder import DATABASE_NAME
 
     reports = reports_folder(reports_dir)
-    database: Path = reports / "results.duckdb"
+    database: Path = reports / DATABASE_NAME
     one, other = (_side(reports, database, words) for words in (first, second))
     if (one[0].run_id, one[1]) == (other[0].run_id, other[1]):
         raise UsageError(

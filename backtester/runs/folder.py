@@ -37,6 +37,9 @@ EXTERNAL: Final = "external"
 
 EXTERNAL_LABEL: Final = "external: no prompts, no leak proof"
 
+DATABASE_NAME: Final = "results.duckdb"
+"""The published database of all runs, beside their folders."""
+
 RunStatus = Literal["started", "stopped", "budget_reached", "finished"]
 
 _VERSIONED: Final = (

@@ -133,14 +133,14 @@ def scores_folder(run_folder: Path) -> Path:
     return run_folder / SCORES_FOLDER
 
 
-def checked_rows(score_id: str, rows: Mapping[str, Sequence[Row]]) -> None:
-    """Refuse what could be stored or published only in part, before any of it is.
+def checked_tables(score_id: str, rows: Mapping[str, Sequence[Row]]) -> dict[str, pa.Table]:
+    """Return the tables of a score, or refuse what could be stored or published only in part.
 
     Raises:
         DataError: A number that no table may hold, or one too large to be added up.
     """
-    for name in TABLES_OF_A_SCORE:
-        table = table_of(name, rows.get(name, ()))
+    tables = {name: table_of(name, rows.get(name, ())) for name in TABLES_OF_A_SCORE}
+    for name, table in tables.items():
         for column in ADDED_UP[name]:
             small = pc.less(pc.abs(table.column(column)), pa.scalar(LIMIT))
             if not pc.all(small, skip_nulls=True, min_count=0).as_py():
@@ -148,26 +148,25 @@ def checked_rows(score_id: str, rows: Mapping[str, Sequence[Row]]) -> None:
                     f"score {score_id}: a value of {name}.{column} is not under {LIMIT:g}, so it "
                     "cannot be added up exactly: score under smaller costs, nothing was stored"
                 )
+    return tables
 
 
-def write_score(run_folder: Path, card: ScoreCard, rows: Mapping[str, Sequence[Row]]) -> Path:
+def write_score(run_folder: Path, card: ScoreCard, tables: Mapping[str, pa.Table]) -> Path:
     """Store a score in the place of one with its name; call it under the run's lock.
 
     Args:
         run_folder: The run's folder.
         card: What it is; the hashes of its files are filled in here.
-        rows: Table -> rows.
+        tables: All its tables, see `checked_tables`.
 
     Returns:
         The score's folder.
 
     Raises:
         UsageError: The folder cannot be written.
-        DataError: A row holds what no table may hold.
     """
     if not _NAME.fullmatch(card.score_id):
         raise UsageError(f"{card.score_id!r} is no name of a score: letters, digits, '-' and '.'")
-    tables = {name: table_of(name, rows.get(name, ())) for name in TABLES_OF_A_SCORE}
     place = scores_folder(run_folder)
     target, fresh = place / card.score_id, place / f".{card.score_id}.new"
     gone = place / f".{card.score_id}.old"

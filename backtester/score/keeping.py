@@ -29,7 +29,7 @@ from backtester.score.files import (
     SCORE_FORMAT,
     SCORES_FOLDER,
     ScoreCard,
-    checked_rows,
+    checked_tables,
     read_card,
     read_score,
     read_score_table,
@@ -37,7 +37,7 @@ from backtester.score.files import (
     write_score,
 )
 from backtester.score.ledger import LEDGER_NAME, enter, read_ledger_rows
-from backtester.score.records import RATINGS_BOOK, MetricRow
+from backtester.score.records import RATINGS_BOOK, MetricRow, table_of
 from backtester.score.standing import Standing
 from backtester.score.trials import (
     KnownTrials,
@@ -134,7 +134,7 @@ def make_score(
         lessons=decisions.lessons,
         book_required=book_required,
     )
-    checked_rows(definition.score_id, score.rows)
+    tables = checked_tables(definition.score_id, score.rows)
     for name in score_ids(decisions.folder.path):
         if name != definition.score_id:
             # Beside a damaged score nothing can be published: it is told before this one counts.
@@ -143,7 +143,9 @@ def make_score(
     ledger = decisions.folder.path.parent / LEDGER_NAME
     score = with_known_trials(score, enter(ledger, trials_of(score)))
     score = _with_overfitting(score, ledger)
-    write_score(decisions.folder.path, _card(score, snapshot), score.rows)
+    # What the number of trials makes of it are metrics, and came after the tables.
+    tables["metrics"] = table_of("metrics", score.rows["metrics"])
+    write_score(decisions.folder.path, _card(score, snapshot), tables)
     return score
 
 

@@ -298,7 +298,7 @@ def _earned(market: Market, entry_on: Days, entry: _Bars, exit_on: Days, leave: 
     held = [_carried(market, *divmod(code, len(days) + 1)) for code in codes.tolist()]
     factor, dividends = np.array(held).reshape(-1, 2).T[:, which]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        proceeds = leave.price * (1.0 - 0.0) * factor
+        proceeds = leave.price * factor
         price = proceeds / entry.price - 1.0
         total = (proceeds + dividends) / entry.price - 1.0
     good = np.isfinite(price) & np.isfinite(total)

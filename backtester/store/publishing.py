@@ -131,7 +131,6 @@ def publish_score(
     Raises:
         UsageError: See `publish`; so DataError.
     """
-    bring_back_lines(database.parent)
     others = {card.score_id for card in cards} - {score.score_id}
     state = published_states(database).get(run_id)
     wanted = ("finished", results_root)

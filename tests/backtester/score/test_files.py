@@ -12,6 +12,7 @@ from backtester.errors import DataError, UsageError
 from backtester.score.files import (
     SCORE_FORMAT,
     ScoreCard,
+    checked_tables,
     read_score,
     score_ids,
     scores_folder,
@@ -21,6 +22,10 @@ from backtester.score.files import (
 from backtester.score.records import EventRow, MetricRow, table_of
 
 ROOT = "r" * 64
+
+
+def put(folder: Path, card: ScoreCard, rows: dict[str, list[Any]]) -> Path:
+    return write_score(folder, card, checked_tables(card.score_id, rows))
 
 
 def make_card(score_id: str = "default", *, root: str = ROOT) -> ScoreCard:
@@ -51,7 +56,7 @@ def event(mean: float | None = 0.01) -> EventRow:
 
 
 def test_what_was_written_reads_back(tmp_path: Path) -> None:
-    write_score(tmp_path, make_card(), {"event_study": [event()]})
+    put(tmp_path, make_card(), {"event_study": [event()]})
 
     found = read_score(tmp_path, "default")
 
@@ -61,8 +66,8 @@ def test_what_was_written_reads_back(tmp_path: Path) -> None:
 
 
 def test_a_second_writing_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    write_score(tmp_path, make_card(), {"event_study": [event(), event(0.02)]})
-    write_score(tmp_path, make_card(), {"event_study": [event()]})
+    put(tmp_path, make_card(), {"event_study": [event(), event(0.02)]})
+    put(tmp_path, make_card(), {"event_study": [event()]})
 
     assert read_score(tmp_path, "default").tables["event_study"].num_rows == 1
     assert [path.name for path in scores_folder(tmp_path).iterdir()] == ["default"]
@@ -74,14 +79,14 @@ def test_what_a_killed_writer_left_is_no_score_and_goes(tmp_path: Path) -> None:
     (left / "definition.json").write_text("{}")
 
     assert score_ids(tmp_path) == ()
-    write_score(tmp_path, make_card(), {})
+    put(tmp_path, make_card(), {})
     assert score_ids(tmp_path) == ("default",)
     assert not left.exists()
 
 
 @pytest.mark.parametrize("name", ["metrics.parquet", "definition.json"])
 def test_a_changed_file_is_damage(tmp_path: Path, name: str) -> None:
-    folder = write_score(tmp_path, make_card(), {})
+    folder = put(tmp_path, make_card(), {})
     (folder / name).write_bytes(b"{}")
 
     with pytest.raises(DataError, match=r"damaged.*score again"):
@@ -90,7 +95,7 @@ def test_a_changed_file_is_damage(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("change", [{"known_trials": 2}, {"trial": ""}, {"sha256": None}])
 def test_a_changed_card_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
-    folder = write_score(tmp_path, make_card(), {})
+    folder = put(tmp_path, make_card(), {})
     path = folder / "definition.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
 
@@ -100,14 +105,14 @@ def test_a_changed_card_is_damage(tmp_path: Path, change: dict[str, Any]) -> Non
 
 def test_a_score_of_another_run_is_none_of_this_one(tmp_path: Path) -> None:
     card = make_card().model_copy(update={"definition": {"run_id": "run-b"}})
-    write_score(tmp_path, card, {})
+    put(tmp_path, card, {})
 
     with pytest.raises(DataError, match="is a score of run run-b, not of"):
         read_score(tmp_path, "default")
 
 
 def test_a_score_whose_writer_was_killed_between_two_names_is_brought_back(tmp_path: Path) -> None:
-    folder = write_score(tmp_path, make_card(), {})
+    folder = put(tmp_path, make_card(), {})
     folder.replace(folder.with_name(".default.old"))
 
     assert score_ids(tmp_path) == ("default",)
@@ -115,7 +120,7 @@ def test_a_score_whose_writer_was_killed_between_two_names_is_brought_back(tmp_p
 
 
 def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:
-    folder = write_score(tmp_path, make_card(), {})
+    folder = put(tmp_path, make_card(), {})
     (folder / "orders.parquet").unlink()
 
     with pytest.raises(DataError, match="cannot be read"):
@@ -123,8 +128,8 @@ def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:
 
 
 def test_scores_of_other_decisions_are_left_out(tmp_path: Path) -> None:
-    write_score(tmp_path, make_card("default"), {})
-    write_score(tmp_path, make_card("older", root="o" * 64), {})
+    put(tmp_path, make_card("default"), {})
+    put(tmp_path, make_card("older", root="o" * 64), {})
 
     assert [score.score_id for score in stored_scores(tmp_path, ROOT)] == ["default"]
     assert list(stored_scores(tmp_path, None)) == []
@@ -133,7 +138,7 @@ def test_scores_of_other_decisions_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("score_id", ["../x", "", "A", "a/b", ".hidden"])
 def test_a_name_that_could_be_a_path_is_refused(tmp_path: Path, score_id: str) -> None:
     with pytest.raises(UsageError, match="no name of a score"):
-        write_score(tmp_path, make_card(score_id), {})
+        put(tmp_path, make_card(score_id), {})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
