@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from backtester import spellings
 from backtester.backtest import RunResult
@@ -323,7 +323,8 @@ class TradingAgentsGraph:
         Args:
             company_name: Symbol or instrument id.
             trade_date: Session, or a date that moves to the session before: a date, a datetime
-                of which the date counts, or text such as ``2018-06-29``.
+                of which the date counts (an hour with a zone must not lie before what the decision
+                knows), or text such as ``2018-06-29``.
             asset_type: What TradingAgents is told, ``stock`` or ``crypto``. Here the snapshot knows
                 it; what says otherwise is refused.
 
@@ -339,6 +340,8 @@ class TradingAgentsGraph:
         """
         day = _date(trade_date)
         desk = self._desk_for(company_name, day)
+        if _is_instant(trade_date):
+            desk.require_past(self.config, company_name, day, instant=trade_date)
         if asset_type is not None:
             kind = desk.kind_of(self.config, company_name, day)
             if asset_type not in ("stock", "crypto") or (asset_type == "crypto") != (
@@ -463,6 +466,11 @@ def _date(value: date | str) -> date:
         return value.date() if isinstance(value, datetime) else cast("date", spellings.day(value))
     except ValueError as error:
         raise UsageError(f"trade_date: {error}") from error
+
+
+def _is_instant(value: object) -> TypeGuard[datetime]:
+    """Say whether a value is an hour in a zone; a midnight is another way to write a date."""
+    return isinstance(value, datetime) and value.tzinfo is not None and value.time() != time.min
 
 
 def _listed(name: str, given: Iterable[Any] | None, such_as: str) -> tuple[Any, ...] | None:

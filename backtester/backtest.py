@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from backtester.config import RunConfig
-from backtester.errors import BudgetReached, DataError
+from backtester.errors import BudgetReached
 from backtester.estimates.redo import standing_of
-from backtester.records import CallRecord, CellKey, CellRecord, LessonRecord, SpendRecord
+from backtester.publication import Publisher, root_of
+from backtester.records import CallRecord, CellKey, CellRecord, LessonRecord
 from backtester.runs.folder import (
     DATABASE_NAME,
     RESULTS_VERSION,
@@ -27,26 +27,20 @@ from backtester.runs.folder import (
     source_state,
     wall_time,
 )
-from backtester.runs.journal import Journal, Ledger, read_ledger
+from backtester.runs.journal import Journal, Ledger
 from backtester.runs.root import results_root
 from backtester.score.definition import run_definition
-from backtester.score.files import StoredScore, stored_scores
 from backtester.score.keeping import Decisions, is_kept, make_score
 from backtester.snapshots.snapshot import open_snapshot
 from backtester.spending.bill import Bill
 from backtester.spending.knowledge import model_words
-from backtester.spending.ledger import read_spend
 from backtester.spending.purse import Purse
 from backtester.spending.tariff import TIERS, Tariff, require_prices, tariff_of
-from backtester.store import publishing as store
-from backtester.walk.cell import BenchSpec, Parts, Workbench, build_pipeline, waiting_row
+from backtester.walk.cell import BenchSpec, Parts, Workbench, build_pipeline
 from backtester.walk.crew import crew_of
 from backtester.walk.engine import SETTLED, Walk, walk_through
 from backtester.walk.plan import Plan, cache_folder, lay_out
 from backtester.walk.progress import Progress, Silent
-
-PUBLISH_EVERY_S: Final = 10.0
-PAUSE_PER_PUBLICATION: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +59,7 @@ class RunResult:
         counts: Cells by status.
         bill: What the calls of this command took.
         new: False where the finished run was found and nothing was done.
+        notes: What a user should know of the database, one line each.
     """
 
     run_id: str
@@ -78,6 +73,7 @@ class RunResult:
     counts: Mapping[str, int]
     bill: Bill
     new: bool
+    notes: tuple[str, ...] = ()
 
 
 def run(
@@ -170,12 +166,13 @@ class _Run:
         plan, folder, ledger = self.plan, self.folder, self.journal.ledger
         manifest = _begin(plan, folder)
         publisher = Publisher(plan.config.reports_dir, folder, ledger)
+        publisher.make_ready()
         before = _Before.of(ledger)
         if _is_whole(manifest, ledger):
             if keep_own_score(plan, folder, ledger, manifest):
                 publisher.now(manifest)
             publisher.unless_there(manifest)
-            return _result(plan, folder, ledger, before, new=False)
+            return _result(plan, folder, ledger, before, new=False, notes=publisher.notes)
         bench = Workbench.build(spec, api_keys=api_keys, snapshot=plan.snapshot, purse=self.purse)
         progress.started(plan, standing_of(plan, ledger, bench, self.purse.tariff))
         try:
@@ -194,7 +191,7 @@ class _Run:
         manifest = _finish(manifest, folder, ledger)
         keep_own_score(plan, folder, ledger, manifest)
         publisher.now(manifest)
-        return _result(plan, folder, ledger, before, new=True)
+        return _result(plan, folder, ledger, before, new=True, notes=publisher.notes)
 
 
 @dataclass(frozen=True)
@@ -214,73 +211,6 @@ class _Before:
         )
 
 
-class Publisher:
-    """Publish a run's rows now and then while it goes on, and at its end.
-
-    Between two publications lie `PUBLISH_EVERY_S` seconds, or `PAUSE_PER_PUBLICATION` times what
-    the last one took, so that a large run never spends more than a tenth of its time on them.
-    """
-
-    def __init__(self, reports_dir: Path, folder: RunFolder, ledger: Ledger) -> None:
-        self.database = reports_dir / DATABASE_NAME
-        self._folder = folder
-        self._ledger = ledger
-        self._last = time.monotonic()
-        self._took_s = 0.0
-
-    def sometimes(self, manifest: RunManifest) -> None:
-        """Publish if the last time is long enough ago."""
-        pause = max(PUBLISH_EVERY_S, PAUSE_PER_PUBLICATION * self._took_s)
-        if time.monotonic() - self._last >= pause:
-            self.now(manifest)
-
-    def unless_there(self, manifest: RunManifest) -> None:
-        """Publish a finished run that the database does not hold as finished, with this root."""
-        published = store.published_states(self.database).get(manifest.run_id)
-        wanted = (manifest.status, manifest.results_root)
-        if published is None or (published.status, published.results_root) != wanted:
-            self.now(manifest)
-
-    def now(self, manifest: RunManifest) -> None:
-        """Publish all that the journal holds."""
-        started = time.monotonic()
-        spent = read_spend(self._folder.spend_path)
-        scores = tuple(stored_scores(self._folder.path, _root_of(manifest)))
-        document = document_of(manifest, self._ledger, spent=spent, scores=scores)
-        store.publish(self.database, document)
-        self._last = time.monotonic()
-        self._took_s = self._last - started if manifest.status == "started" else 0.0
-
-
-def document_of(
-    manifest: RunManifest,
-    ledger: Ledger,
-    *,
-    spent: Sequence[SpendRecord] = (),
-    scores: Sequence[StoredScore] = (),
-) -> store.RunDocument:
-    """Return a run as `store` takes it; decided cells without a memory row get a waiting one."""
-    lessons = dict(ledger.lessons)
-    for key, cell in ledger.cells.items():
-        if key not in lessons and cell.status in ("done", "unread"):
-            lessons[key] = waiting_row(cell)
-    return store.RunDocument(
-        manifest=manifest.model_dump(mode="json"),
-        cells=[cell for _, cell in sorted(ledger.cells.items())],
-        returns=[returned for _, returned in sorted(ledger.returns.items())],
-        lessons=[lesson for _, lesson in sorted(lessons.items())],
-        superseded=ledger.superseded,
-        superseded_lessons=ledger.superseded_lessons,
-        spent=spent,
-        scores=scores,
-    )
-
-
-def _root_of(manifest: RunManifest) -> str | None:
-    """Return the root that scores of a run must be made of; None while it goes on."""
-    return manifest.results_root if manifest.status == "finished" else None
-
-
 def keep_own_score(plan: Plan, folder: RunFolder, ledger: Ledger, manifest: RunManifest) -> bool:
     """Make the run's own score where it is not there, and say whether it was made."""
     definition = run_definition(
@@ -288,10 +218,11 @@ def keep_own_score(plan: Plan, folder: RunFolder, ledger: Ledger, manifest: RunM
         run_id=manifest.run_id,
         snapshot_id=plan.snapshot.id,
         universe=plan.config.tickers,
+        grids=plan.identity["grid_sessions"],
     )
-    if not plan.config.score_at_end or is_kept(folder, _root_of(manifest), definition):
+    if not plan.config.score_at_end or is_kept(folder, root_of(manifest), definition):
         return False
-    decisions = Decisions.of(folder, _root_of(manifest), ledger)
+    decisions = Decisions.of(folder, root_of(manifest), ledger)
     make_score(decisions, definition, snapshot=plan.snapshot, own=True)
     return True
 
@@ -346,7 +277,13 @@ def _is_whole(manifest: RunManifest, ledger: Ledger) -> bool:
 
 
 def _result(
-    plan: Plan, folder: RunFolder, ledger: Ledger, before: _Before, *, new: bool
+    plan: Plan,
+    folder: RunFolder,
+    ledger: Ledger,
+    before: _Before,
+    *,
+    new: bool,
+    notes: tuple[str, ...],
 ) -> RunResult:
     bill = Bill.of(_calls_since(before, ledger))
     return RunResult(
@@ -361,6 +298,7 @@ def _result(
         counts=dict(sorted(Counter(cell.status for cell in ledger.cells.values()).items())),
         bill=bill,
         new=new,
+        notes=notes,
     )
 
 
@@ -374,45 +312,3 @@ def _calls_since(before: _Before, ledger: Ledger) -> list[CallRecord]:
         *ledger.superseded_lessons[before.superseded_lessons :],
     ]
     return [call for record in added if id(record) not in old for call in record.calls]
-
-
-def read_whole(folder: RunFolder, manifest: RunManifest) -> Ledger:
-    """Read a run's journal; a finished run's must still give the root that it finished with.
-
-    Raises:
-        DataError: The journal is missing or damaged, or whole records of it are gone.
-    """
-    ledger = read_ledger(folder.journal_path)
-    root = results_root(ledger)
-    if manifest.status == "finished" and manifest.results_root != root:
-        raise DataError(
-            f"{folder.journal_path} gives another results root ({root[:12]}) than its manifest "
-            f"({(manifest.results_root or 'none')[:12]}): records are missing or were changed; "
-            "bring the file back, or run the same command again"
-        )
-    return ledger
-
-
-def rebuild_database(reports_dir: Path) -> tuple[Path, int]:
-    """Make the results database anew from the journals of all runs.
-
-    Returns:
-        The database and the number of runs in it.
-
-    Raises:
-        DataError: The folder holds no runs, or a journal or manifest is damaged; the old database
-            stays as it was.
-    """
-    if not list_runs(reports_dir):
-        raise DataError(f"{reports_dir} holds no runs: name their folder with --reports-dir")
-
-    def documents() -> Iterator[store.RunDocument]:
-        for folder in list_runs(reports_dir):
-            manifest = folder.read_manifest()
-            spent = read_spend(folder.spend_path)
-            scores = tuple(stored_scores(folder.path, _root_of(manifest)))
-            ledger = read_whole(folder, manifest)
-            yield document_of(manifest, ledger, spent=spent, scores=scores)
-
-    database = reports_dir / DATABASE_NAME
-    return database, store.rebuild(database, documents)

@@ -26,6 +26,9 @@ _ARROW: Final[Mapping[object, pa.DataType]] = types.MappingProxyType(
 )
 
 
+_NUMPY: Final = frozenset({pa.int64(), pa.float64(), pa.date32()})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Field:
     """Describe one field of a row.
@@ -104,7 +107,10 @@ class Rows(Sequence[T], Generic[T]):
 
     def column(self, name: str) -> list[Any]:
         """Return one column as plain values."""
-        values: list[Any] = self.table.column(name).to_pylist()
+        column = self.table.column(name)
+        # Numbers and days that are all there come several times faster by way of numpy.
+        quick = column.null_count == 0 and column.type in _NUMPY
+        values: list[Any] = column.to_numpy().tolist() if quick else column.to_pylist()
         return values
 
     def __len__(self) -> int:

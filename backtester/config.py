@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from backtester import spellings
+from backtester.errors import UsageError
 from backtester.own_book import OwnBook
 from backtester.spellings import MOST_WORKERS, VENDOR_CATEGORIES, chains, known_chains
 from tradingagents_core.errors import SettingsError
@@ -65,6 +66,27 @@ ENTRY_RULES: Mapping[DecisionTime, tuple[EntryRule, ...]] = {
     "close": ("next_open", "next_close", "close"),
     "open": ("close", "next_open", "open"),
 }
+
+
+def require_fills(entry_rule: str, *, decision_time: str, haircut: float) -> None:
+    """Refuse rules under which nothing can be filled.
+
+    Args:
+        entry_rule: Where orders fill.
+        decision_time: When decisions are made; `ENTRY_RULES` has what goes with it.
+        haircut: Fraction taken off the last close of an instrument that stops trading.
+
+    Raises:
+        UsageError: With what to write instead.
+    """
+    allowed = next((rules for time, rules in ENTRY_RULES.items() if time == decision_time), ())
+    if entry_rule not in allowed:
+        raise UsageError(
+            f"entry rule {entry_rule!r} does not go with decision time {decision_time!r}: "
+            f"write one of {', '.join(allowed)}"
+        )
+    if not 0.0 <= haircut <= 1.0:
+        raise UsageError(f"haircut {haircut} is no fraction: write 0 to 1")
 
 
 def identity(default: Any = ..., **kwargs: Any) -> Any:

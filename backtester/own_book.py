@@ -3,8 +3,9 @@
     {"as_of": "2018-01-02", "currency": "USD", "cash": 25000,
      "positions": [{"ticker": "AAPL", "shares": 100, "price": 172.26, "cost": 150.0}]}
 
-The book is a statement of its owner: nothing of it is looked up or checked against prices. It is
-read once, and its content (not its path) is part of a run's identity.
+The book is a statement of its owner: nothing of it is looked up, and `walk.held` refuses what the
+snapshot's prices contradict. It is read once, its content (not its path) is part of a run's
+identity, and every date of a walk is shown it as it stands.
 """
 
 from __future__ import annotations

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backtester.backtest import Publisher, read_whole
 from backtester.config import RunConfig
-from backtester.errors import DataError
+from backtester.errors import DataError, RunLocked
 from backtester.loading import recorded_config
-from backtester.runs.folder import DATABASE_NAME, RunFolder, RunManifest, find_run
-from backtester.score.definition import DEFAULT_SCORE, ScoreDefinition, changed, run_definition
-from backtester.score.files import read_card, read_score, score_ids, scores_folder
+from backtester.publication import Publisher, read_whole
+from backtester.runs.folder import EXTERNAL, RunFolder, RunManifest, find_run
+from backtester.score.definition import (
+    DEFAULT_SCORE,
+    ScoreDefinition,
+    changed,
+    require_filled_after_dates,
+    run_definition,
+)
+from backtester.score.files import StoredScore, read_score, scores_folder, stored_cards
 from backtester.score.keeping import Decisions, bring_back_lines, is_kept, make_score
 from backtester.score.standing import keep_standing, read_standing
 from backtester.settlement.benchmark import benchmark_for
@@ -24,6 +31,9 @@ from backtester.snapshots.diff import TableDiff, diff_tables
 from backtester.snapshots.snapshot import Snapshot, open_snapshot
 from backtester.store.publishing import publish_score
 from backtester.walk.plan import require_benchmark
+
+WAIT_S: Final = 60.0
+"""How long to wait for another score of the run; one takes a second or two."""
 
 _CORE = ("bars", "actions")
 
@@ -39,6 +49,8 @@ class Rescored:
         new: False where this very score was there already.
         label: What to say of decisions that were made elsewhere, or None.
         revisions: What the snapshot says otherwise than the run's own, of the scored instruments.
+        said: What a user should know of the database, one line each.
+        left_out: What is not in it for it is damaged, one line each.
     """
 
     run_id: str
@@ -47,6 +59,8 @@ class Rescored:
     new: bool
     label: str | None = None
     revisions: tuple[TableDiff, ...] = ()
+    said: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def rescore(
@@ -57,8 +71,9 @@ def rescore(
     snapshot: str | None = None,
     again: bool = False,
     book_required: bool = False,
+    waiting: Callable[[str], object] = str,
 ) -> Rescored:
-    """Score the stored decisions of a finished run.
+    """Score the stored decisions of a finished run, after a score of it that is being made.
 
     Args:
         folder: The run's folder.
@@ -67,11 +82,13 @@ def rescore(
         snapshot: Name or folder of another snapshot to settle on.
         again: Make it also where it is there.
         book_required: Refuse where no book can be kept.
+        waiting: Takes the line that says who is waited for.
 
     Raises:
         DataError: The run is not finished or damaged, a snapshot is missing, or it lacks the
-            benchmark that is asked for.
+            benchmark that is asked for; or the database is damaged or of a newer release.
         UsageError: Rules that do not fit, a window without decisions.
+        RunLocked: Another process has held the run for `WAIT_S`.
     """
     manifest = _finished(folder)
     config = recorded_config(manifest.config, {"data_dir": data_dir})
@@ -79,32 +96,63 @@ def rescore(
     after = before if snapshot is None else open_snapshot(snapshot, data_dir)
     if after is None:
         raise DataError(f"run {manifest.run_id} has no snapshot to be scored on: name one")
+    definition = _asked(config, manifest, changes, after)
+    revisions = _revisions(before, after, definition)
+    with _held(folder, manifest, waiting):
+        publisher = Publisher(folder.path.parent, folder)
+        publisher.make_ready()
+        score, new = _kept(folder, manifest, definition, after, again, book_required)
+        _publish(publisher, folder, manifest, score)
+    return Rescored(
+        run_id=manifest.run_id,
+        score_id=definition.score_id,
+        database=publisher.database,
+        new=new,
+        label=manifest.label,
+        revisions=revisions,
+        said=publisher.said,
+        left_out=publisher.left_out,
+    )
+
+
+@contextmanager
+def _held(
+    folder: RunFolder, manifest: RunManifest, waiting: Callable[[str], object]
+) -> Iterator[None]:
+    """Hold the run, after whoever holds it now."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(folder.lock())
+        except RunLocked as error:
+            waiting(str(error))
+            held.enter_context(folder.lock(wait_s=WAIT_S))
+            if folder.read_manifest() != manifest:
+                raise DataError(
+                    f"run {manifest.run_id} was changed meanwhile: score it again"
+                ) from error
+        yield
+
+
+def _asked(
+    config: RunConfig, manifest: RunManifest, changes: Mapping[str, Any], snapshot: Snapshot
+) -> ScoreDefinition:
+    """Return the definition of the score that is asked for; see `rescore` for what is refused."""
     definition = run_definition(
         config,
         run_id=manifest.run_id,
         snapshot_id=manifest.snapshot_id,
         universe=tuple(manifest.identity["tickers"]),
+        grids=manifest.identity.get("grid_sessions", {}),
     )
-    others = {} if after.id == manifest.snapshot_id else {"snapshot_id": after.id}
+    others = {} if snapshot.id == manifest.snapshot_id else {"snapshot_id": snapshot.id}
     if changes or others:
         definition = changed(definition, **changes, **others)
+    require_filled_after_dates(definition, manifest.identity.get(EXTERNAL))
     if changes.get("benchmark") is not None:
-        _require_asked(config, definition, after)
-    return _kept(
-        folder,
-        manifest,
-        definition,
-        after,
-        revisions=_revisions(before, after, definition),
-        again=again,
-        book_required=book_required,
-    )
-
-
-def _require_asked(config: RunConfig, definition: ScoreDefinition, snapshot: Snapshot) -> None:
-    """Refuse a benchmark that the snapshot lacks, as a run does."""
-    asked = config.model_copy(update={"benchmark": definition.benchmark})
-    require_benchmark(asked, snapshot, definition.universe[0])
+        # As a run does.
+        asked = config.model_copy(update={"benchmark": definition.benchmark})
+        require_benchmark(asked, snapshot, definition.universe[0])
+    return definition
 
 
 def _finished(folder: RunFolder) -> RunManifest:
@@ -152,34 +200,24 @@ def _kept(
     manifest: RunManifest,
     definition: ScoreDefinition,
     snapshot: Snapshot,
-    *,
-    revisions: tuple[TableDiff, ...],
     again: bool,
     book_required: bool,
-) -> Rescored:
-    with folder.lock():
-        root = manifest.results_root or ""
-        there = not again and is_kept(folder, root, definition)
-        if there:
-            # A new score does it too: what the ledger lost is entered before anything is counted.
-            bring_back_lines(folder.path.parent)
-        else:
-            make_score(
-                _decisions(folder, manifest, definition),
-                definition,
-                snapshot=snapshot,
-                own=definition.score_id == DEFAULT_SCORE,
-                book_required=book_required,
-            )
-        database = _published(folder, manifest, definition.score_id)
-    return Rescored(
-        run_id=manifest.run_id,
-        score_id=definition.score_id,
-        database=database,
-        new=not there,
-        label=manifest.label,
-        revisions=revisions,
+) -> tuple[StoredScore, bool]:
+    """Return the score, and whether it was made; one of which a file is damaged is made anew."""
+    root = manifest.results_root or ""
+    if not again and is_kept(folder, root, definition):
+        # A new score does it too: what the ledger lost is entered before anything is counted.
+        bring_back_lines(folder.path.parent)
+        with suppress(DataError):
+            return read_score(folder.path, definition.score_id), False
+    kept = make_score(
+        replace(_decisions(folder, manifest, definition), later=manifest.decided_later),
+        definition,
+        snapshot=snapshot,
+        own=definition.score_id == DEFAULT_SCORE,
+        book_required=book_required,
     )
+    return kept.stored, True
 
 
 def _decisions(folder: RunFolder, manifest: RunManifest, definition: ScoreDefinition) -> Decisions:
@@ -195,20 +233,16 @@ def _decisions(folder: RunFolder, manifest: RunManifest, definition: ScoreDefini
     return decisions
 
 
-def _published(folder: RunFolder, manifest: RunManifest, score_id: str) -> Path:
-    """Put a score into the database, with all of the run where that is not there, and say where."""
-    root, database = manifest.results_root or "", folder.path.parent / DATABASE_NAME
-    cards = [read_card(folder.path, name) for name in score_ids(folder.path)]
-    added = publish_score(
-        database,
-        manifest.run_id,
-        root,
-        score=read_score(folder.path, score_id),
-        cards=[card for card in cards if card.results_root == root],
-    )
+def _publish(
+    publisher: Publisher, folder: RunFolder, manifest: RunManifest, score: StoredScore
+) -> None:
+    """Put a score into the database, with all of the run where that is not there."""
+    root = manifest.results_root or ""
+    cards = stored_cards(folder.path, root)
+    publisher.leave_out(cards.damaged)
+    added = publish_score(publisher.database, manifest.run_id, root, score=score, cards=cards.whole)
     if not added:
-        Publisher(folder.path.parent, folder, read_whole(folder, manifest)).now(manifest)
-    return database
+        publisher.now(manifest)
 
 
 def _own_snapshot(

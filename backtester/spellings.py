@@ -478,6 +478,8 @@ def _pairs(text: str) -> dict[str, str]:
         key, equals, value = part.partition("=")
         if part.strip() and not equals:
             raise ValueError(f"{part.strip()!r} has no '=': write KEY=VALUE;KEY=VALUE")
+        if part.strip() and key.strip() in pairs:
+            raise ValueError(f"{key.strip()!r} is given twice: keep one of them")
         if part.strip():
             pairs[key.strip()] = value.strip()
     return pairs

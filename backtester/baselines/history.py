@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from backtester.baselines.charts import Chart
+from backtester.book.desires import dates_of
 from backtester.calendar import Calendar
 from backtester.config import DecisionTime
 from backtester.errors import DataError
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
-from backtester.snapshots.view_cache import ViewCache, microseconds_of
+from backtester.snapshots.view_cache import ViewCache
 from tradingagents_core.protocols import Bars
 
 
@@ -40,6 +43,11 @@ class Seen:
     epoch: npt.NDArray[np.int64]
     visible: npt.NDArray[np.int64]
     fresh: npt.NDArray[np.bool_]
+
+    @cached_property
+    def charts(self) -> tuple[Chart, ...]:
+        """The epochs, for rules that share what they work out on them."""
+        return tuple(map(Chart, self.epochs))
 
     def bars_at(self, position: int) -> Bars:
         """Return the bars that the session at a position sees."""
@@ -86,14 +94,14 @@ def seen_by(
     """
     ordered = tuple(sorted(set(sessions)))
     calendar = market_of(cache.snapshot, ticker).calendar
-    cutoffs = np.array([_cutoff(calendar, day, decision_time) for day in ordered], dtype=np.int64)
+    days = dates_of(ordered)
+    cutoffs = _cutoffs(calendar, days, decision_time)
     splits = cache.splits(ticker)
     counts = np.searchsorted(splits.known_at, cutoffs, side="right")
     numbers = [int(number) for number in np.unique(counts)]
     visible = np.zeros(len(ordered), dtype=np.int64)
     fresh = np.zeros(len(ordered), dtype=np.bool_)
-    newest = [_newest_closed(calendar, day, decision_time) for day in ordered]
-    bounds = np.array(newest, dtype="datetime64[D]")
+    bounds = _newest_closed(calendar, days, decision_time)
     epochs = []
     for number in numbers:
         epoch = cache.epoch(ticker, number)
@@ -116,11 +124,22 @@ def seen_by(
     )
 
 
-def _cutoff(calendar: Calendar, session: date, decision_time: DecisionTime) -> int:
+def _cutoffs(
+    calendar: Calendar, days: npt.NDArray[np.datetime64], decision_time: DecisionTime
+) -> npt.NDArray[np.int64]:
+    """Return the instants up to which each session sees, microseconds."""
     at_close = decision_time == "close"
-    instant = calendar.close_utc(session) if at_close else calendar.open_utc(session)
-    return microseconds_of(instant)
+    found = calendar.closes_of(days) if at_close else calendar.opens_of(days)
+    for day in days[np.isnat(found)].tolist():
+        calendar.close_utc(day)  # raises, and names the date
+    return found.astype(np.int64)
 
 
-def _newest_closed(calendar: Calendar, session: date, decision_time: DecisionTime) -> date:
-    return session if decision_time == "close" else calendar.shift(session, -1)
+def _newest_closed(
+    calendar: Calendar, days: npt.NDArray[np.datetime64], decision_time: DecisionTime
+) -> npt.NDArray[np.datetime64]:
+    """Return the last session that has closed at each cutoff."""
+    if decision_time == "close" or not len(days):
+        return days
+    calendar.shift(days[0].item(), -1)  # raises where the calendar has no session before
+    return calendar.days[np.searchsorted(calendar.days, days) - 1]

@@ -17,9 +17,10 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
+import numpy.typing as npt
 
 from backtester.book.records import Signal
 from backtester.errors import UsageError
@@ -64,16 +65,23 @@ def model_of(own: Sequence[Signal], *, persistent: bool) -> RatingModel:
     paths: dict[str, list[int]] = {}
     for signal in sorted(own, key=lambda one: (one.ticker, one.session)):
         paths.setdefault(signal.ticker, []).append(STATES.index(signal.rating))
-    counts = [0] * len(STATES)
-    changes = [[0] * len(STATES) for _ in STATES]
-    for path in paths.values():
-        for state in path:
-            counts[state] += 1
-        for before, after in pairwise(path):
-            changes[before][after] += 1
+    return model_of_paths([np.array(path) for path in paths.values()], persistent=persistent)
+
+
+def model_of_paths(paths: Sequence[npt.NDArray[np.int64]], *, persistent: bool) -> RatingModel:
+    """Count how paths are spread and how they change; see `model_of`.
+
+    Args:
+        paths: Of each ticker, none of them empty: places in `STATES` in the order of its sessions.
+        persistent: Whether the state before matters.
+    """
+    size = len(STATES)
+    counts = np.bincount(np.concatenate(paths), minlength=size).tolist()
+    pairs = np.concatenate([path[:-1] * size + path[1:] for path in paths])
+    changes = np.bincount(pairs, minlength=size * size).reshape(size, size).tolist()
     overall = _frequencies(counts)
     if not persistent:
-        return RatingModel(first=overall, then=(overall,) * len(STATES))
+        return RatingModel(first=overall, then=(overall,) * size)
     return RatingModel(
         first=overall, then=tuple(_frequencies(row) if any(row) else overall for row in changes)
     )

@@ -9,7 +9,6 @@ out, as in `tradingagents_core.indicators`; no value counts before its window is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 from stockstats import StockDataFrame
 
-from tradingagents_core.protocols import Bars
+from backtester.baselines.charts import Chart, quiet
 
 Floats = npt.NDArray[np.float64]
 Parameter = float | int | str
@@ -49,7 +48,7 @@ class Wanted:
         return np.where(newest >= 0, self.weight[newest], 0.0)
 
 
-def macd(bars: Bars, parameters: Parameters) -> Wanted:
+def macd(chart: Chart, parameters: Parameters) -> Wanted:
     """Hold while the MACD line is above its signal line, nothing while it is below.
 
     Line: EMA(``fast``) less EMA(``slow``) of the closes; signal line: EMA(``signal``) of the line.
@@ -57,15 +56,15 @@ def macd(bars: Bars, parameters: Parameters) -> Wanted:
     EMAs are weighted means of the whole history (see `tradingagents_core.indicators`).
     """
     fast, slow, signal = (int(parameters[name]) for name in ("fast", "slow", "signal"))
-    with _quiet():
-        closes = pd.Series(bars.close)
+    with quiet():
+        closes = pd.Series(chart.bars.close)
         line = StockDataFrame.ema(closes, fast) - StockDataFrame.ema(closes, slow)
         signal_line = StockDataFrame.ema(line, signal)
     warm_up = slow + signal - 1
-    return _above(_array(line), _array(signal_line), scale=bars.close, warm_up=warm_up)
+    return _above(_array(line), _array(signal_line), scale=chart.bars.close, warm_up=warm_up)
 
 
-def kdj_rsi(bars: Bars, parameters: Parameters) -> Wanted:
+def kdj_rsi(chart: Chart, parameters: Parameters) -> Wanted:
     """Buy an oversold market that turns up, leave an overbought one that turns down.
 
     Hold from a bar with RSI below ``low`` and K above D on, nothing from one with RSI above
@@ -76,10 +75,10 @@ def kdj_rsi(bars: Bars, parameters: Parameters) -> Wanted:
     """
     rsi_window, window = int(parameters["rsi"]), int(parameters["kdj"])
     low, high = float(parameters["low"]), float(parameters["high"])
-    frame = _frame(bars)
-    rsi = _values(frame, f"rsi_{rsi_window}")
-    k, d = _values(frame, f"kdjk_{window}"), _values(frame, f"kdjd_{window}")
+    rsi = chart.values(f"rsi_{rsi_window}")
+    k, d = chart.values(f"kdjk_{window}"), chart.values(f"kdjd_{window}")
     apart = k - d
+    bars = chart.bars
     weight = np.full(len(bars), np.nan)
     weight[(rsi < low) & (apart > _TIE * 100)] = 1.0
     weight[(rsi > high) & (apart < -_TIE * 100)] = 0.0
@@ -93,7 +92,7 @@ def kdj_rsi(bars: Bars, parameters: Parameters) -> Wanted:
     )
 
 
-def zmr(bars: Bars, parameters: Parameters) -> Wanted:
+def zmr(chart: Chart, parameters: Parameters) -> Wanted:
     """Hold what fell far below its mean until it is as far above.
 
     z = (close - mean) / sample deviation of the last ``window`` closes, the bar's own included.
@@ -102,19 +101,19 @@ def zmr(bars: Bars, parameters: Parameters) -> Wanted:
     reversion), long side alone.
     """
     window, threshold = int(parameters["window"]), float(parameters["threshold"])
-    with _quiet():
-        closes = pd.Series(bars.close)
+    with quiet():
+        closes = pd.Series(chart.bars.close)
         mean = _array(StockDataFrame.sma(closes, window))
         deviation = _array(StockDataFrame.mov_std(closes, window))
     still = ~(deviation > _TIE * np.abs(mean))
-    weight = np.full(len(bars), np.nan)
-    distance = bars.close - mean
+    distance = chart.bars.close - mean
+    weight = np.full(len(distance), np.nan)
     weight[distance < -threshold * deviation] = 1.0
     weight[distance > threshold * deviation] = 0.0
     return Wanted(weight=np.where(still, np.nan, weight), warm_up=window, undefined=still)
 
 
-def sma_cross(bars: Bars, parameters: Parameters) -> Wanted:
+def sma_cross(chart: Chart, parameters: Parameters) -> Wanted:
     """Hold while the mean of ``fast`` closes is above that of ``slow`` ones, else nothing.
 
     Source: W. Brock, J. Lakonishok, B. LeBaron, Simple Technical Trading Rules and the Stochastic
@@ -122,10 +121,10 @@ def sma_cross(bars: Bars, parameters: Parameters) -> Wanted:
     alone.
     """
     fast, slow = int(parameters["fast"]), int(parameters["slow"])
-    with _quiet():
-        closes = pd.Series(bars.close)
+    with quiet():
+        closes = pd.Series(chart.bars.close)
         quick, calm = (_array(StockDataFrame.sma(closes, days)) for days in (fast, slow))
-    return _above(quick, calm, scale=bars.close, warm_up=slow)
+    return _above(quick, calm, scale=chart.bars.close, warm_up=slow)
 
 
 def _above(one: Floats, other: Floats, *, scale: Floats, warm_up: int) -> Wanted:
@@ -143,29 +142,5 @@ def _window(values: Floats, size: int) -> Floats:
     return windows
 
 
-def _frame(bars: Bars) -> StockDataFrame:
-    return StockDataFrame(
-        pd.DataFrame(
-            {
-                "open": bars.open,
-                "high": bars.high,
-                "low": bars.low,
-                "close": bars.close,
-                "volume": bars.volume,
-            }
-        )
-    )
-
-
-def _values(frame: StockDataFrame, column: str) -> Floats:
-    with _quiet():
-        return _array(frame[column])
-
-
 def _array(values: pd.Series) -> Floats:
     return np.array(values, dtype=np.float64)
-
-
-def _quiet() -> AbstractContextManager[object]:
-    # A row far in the future must not be able to raise here, not even as a numeric warning.
-    return np.errstate(all="ignore")

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from backtester.baselines.charts import Chart
 from backtester.baselines.history import Histories, Seen
 from backtester.baselines.placebo import model_of, random_ratings, uniform_model
 from backtester.baselines.rules import Parameters, Wanted
@@ -23,11 +24,10 @@ from backtester.book.records import Signal, TargetSignal
 from backtester.config import DecisionTime
 from backtester.errors import UsageError
 from backtester.snapshots.snapshot import Snapshot
-from tradingagents_core.protocols import Bars
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-Rule = Callable[[Bars, Parameters], Wanted]
+Rule = Callable[[Chart, Parameters], Wanted]
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -179,11 +179,11 @@ def _by_rule(seen: Seen, rule: Rule, parameters: Parameters) -> _Choices:
     """
     weights = np.zeros(len(seen.sessions))
     short, undefined = np.ones(len(weights), np.bool_), np.zeros(len(weights), np.bool_)
-    for number, bars in enumerate(seen.epochs):
+    for number, chart in enumerate(seen.charts):
         mine = np.flatnonzero(seen.epoch == number)
-        if not len(bars) or not len(mine):
+        if not len(chart.bars) or not len(mine):
             continue
-        wanted = rule(bars, parameters)
+        wanted = rule(chart, parameters)
         mine = mine[seen.visible[mine] >= wanted.warm_up]
         newest = seen.visible[mine] - 1
         weights[mine] = wanted.position()[newest]

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from backtester.baselines import rules
+from backtester.baselines.charts import Chart
 from backtester.baselines.rules import Parameters, Wanted
-from tradingagents_core.protocols import Bars
 
 PLACEBO: Final = "random"
 Schedule = Literal["first", "each"]
@@ -35,7 +35,7 @@ class BaselineRow:
 
     meaning: str
     presets: Mapping[str, Parameters] = field(default_factory=dict)
-    rule: Callable[[Bars, Parameters], Wanted] | None = None
+    rule: Callable[[Chart, Parameters], Wanted] | None = None
     schedule: Schedule | None = None
     rebalance: Literal["always"] | None = None
 

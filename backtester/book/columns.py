@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from backtester.book.desires import REFUSALS, Desires
+from backtester.book.desires import REFUSALS, Desires, dates_of
 from backtester.book.lines import Stage, micros
 from backtester.book.orders import late_orders
 from backtester.book.records import (
@@ -20,7 +20,8 @@ from backtester.book.records import (
     OrderRecord,
     PositionRecord,
 )
-from backtester.book.tape import Closing, Outcome, Reals, Tape, Whole
+from backtester.book.sizing import Outcome
+from backtester.book.tape import Closing, Reals, Tape, Whole
 from backtester.book.walk import FILLS, fills_first
 from backtester.columnar import Rows, fields_of
 from backtester.errors import DataError
@@ -127,9 +128,10 @@ class _Orders:
         self._currencies = np.array([line.currency for line in lines], dtype=object)
         days = np.full((len(lines), max(len(line.clock.days) for line in lines)), _NO_DAY)
         cutoffs = np.zeros(days.shape, dtype=np.int64)
+        dates = {id(line.clock): dates_of(line.clock.days) for line in lines}
         for at, line in enumerate(lines):
-            days[at, : len(line.clock.days)] = np.array(line.clock.days, dtype="datetime64[D]")
             clock = line.clock
+            days[at, : len(clock.days)] = dates[id(clock)]
             instants = clock.closes if rule.decision_time == "close" else clock.opens
             cutoffs[at, : len(instants)] = instants
         self._days = days
@@ -342,7 +344,7 @@ class _Sessions:
         self._values = tape.values()
         self._open = tape.held_shares != 0.0
         self._stale = tape.stale() & self._open
-        self._days = np.array([day for day, _ in stage.rows], dtype="datetime64[D]")
+        self._days = dates_of([day for day, _ in stage.rows])
         self._instants = np.array([at for _, at in stage.rows], dtype=np.int64)
         zero = np.zeros((len(stage.rows), 1, tape.books))
         self._held = _added(zero, self._values)

@@ -6,10 +6,11 @@ each fills, at which price, and why it cannot.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,14 @@ from backtester.book.walk import FILL_CLOSE, FILL_OPEN, FILLS
 
 Reals = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
+Dates = npt.NDArray[np.datetime64]
 Span = slice | npt.NDArray[np.intp]
 
 REFUSALS: Final = ("", "delisted", "not_listed", "conflict", "after_end", "missing_bar")
 """Why an order is refused whatever its size, by code; ``missing_rate`` shows when it fills."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
+class Opening(NamedTuple):
     """Hold the opens of one market at the instant of a batch, a row a line.
 
     Attributes:
@@ -41,8 +42,7 @@ class Opening:
     opens: Reals
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Hold the decisions that fill at one instant; columns have a row a decision.
 
     Attributes:
@@ -53,6 +53,10 @@ class Batch:
         prices: Of their bars, 0 where the order is refused whatever its size.
         volume: Of their bars.
         opening: For a fill at the open: what is open then.
+        whole: Whether there is one for each line of the stage.
+        priced: Whether none is refused whatever its size.
+        market: Opens of all lines of the stage where one market opens and has all of them, with
+            an open each; else None.
     """
 
     at: int
@@ -64,6 +68,9 @@ class Batch:
     prices: Reals
     volume: Reals
     opening: tuple[Opening, ...]
+    whole: bool
+    priced: bool
+    market: Reals | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,13 +133,12 @@ def desires_of(stage: Stage, rule: BookRule, wanted: Sequence[Wanted]) -> Desire
     """
     offset, point = FILLS[rule.entry_rule]
     phase = FILL_OPEN if point == "open" else FILL_CLOSE
-    parts = [_part(stage, one, offset, phase) for one in wanted]
+    days = {id(line.clock): line.clock.days for line in stage.lines}
+    dates = {clock: dates_of(found) for clock, found in days.items()}
+    parts = [_part(stage, one, offset, phase, dates) for one in wanted]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in _COLUMNS}
     order = np.lexsort((columns["line"], columns["at"]))
     columns = {name: values[order] for name, values in columns.items()}
-    books = wanted[0].weights.shape[1] if wanted else 0
-    fitting = [one.weights[: len(part["line"])] for one, part in zip(wanted, parts, strict=True)]
-    weights = np.concatenate(fitting)[order] if fitting else np.zeros((0, books))
     return Desires(
         line=columns["line"],
         place=columns["place"],
@@ -140,17 +146,30 @@ def desires_of(stage: Stage, rule: BookRule, wanted: Sequence[Wanted]) -> Desire
         at=columns["at"],
         refusal=columns["refusal"],
         prices=columns["prices"],
-        weights=weights,
+        weights=_weights(wanted, [len(part["line"]) for part in parts], order),
         batches=_batches(stage, rule, phase, columns),
         late=_late(stage, wanted, parts),
     )
 
 
+def _weights(wanted: Sequence[Wanted], sizes: Sequence[int], order: Whole) -> Reals:
+    """Return the first so many weights of each line, put in order."""
+    found = np.empty((len(order), wanted[0].weights.shape[1] if wanted else 0))
+    goes_to = np.empty_like(order)
+    goes_to[order] = np.arange(len(order))
+    start = 0
+    for one, size in zip(wanted, sizes, strict=True):
+        found[goes_to[start : start + size]] = one.weights[:size]
+        start += size
+    return found
+
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 _COLUMNS: Final = ("line", "place", "decided", "at", "refusal", "prices", "volume")
 
 
 def _part(
-    stage: Stage, wanted: Wanted, offset: int, phase: int
+    stage: Stage, wanted: Wanted, offset: int, phase: int, dates: Mapping[int, Dates]
 ) -> Mapping[str, npt.NDArray[np.generic]]:
     """Return the columns of one line's decisions that fill within the stage."""
     line = stage.lines[wanted.line]
@@ -162,7 +181,7 @@ def _part(
         (clock.opens, line.opens) if phase == FILL_OPEN else (clock.closes, line.closes)
     )
     found = np.array(prices, dtype=np.float64)[place]
-    refusal = _refusals(stage, line, place, found)
+    refusal = _refusals(stage, line, place, dates[id(clock)][place], found)
     return {
         "line": np.full(len(place), wanted.line, dtype=np.int64),
         "place": place,
@@ -174,9 +193,8 @@ def _part(
     }
 
 
-def _refusals(stage: Stage, line: Line, place: Whole, prices: Reals) -> Whole:
-    """Return why each order cannot be filled; see `book_walk.Walk` for the order of reasons."""
-    days = np.array(line.clock.days, dtype="datetime64[D]")[place]
+def _refusals(stage: Stage, line: Line, place: Whole, days: Dates, prices: Reals) -> Whole:
+    """Return why each order cannot be filled; see `walk.Walk` for the order of reasons."""
     gone = np.zeros(len(place), dtype=np.bool_)
     if line.last is not None:
         gone = days > np.datetime64(line.last)
@@ -199,24 +217,31 @@ def _batches(
     at, prices, volume = columns["at"], _reals(columns["prices"]), _reals(columns["volume"])
     if not len(at):
         return ()
-    starts = np.flatnonzero(np.diff(at, prepend=at[:1] - 1)).tolist()
+    starts = np.flatnonzero(np.diff(at, prepend=at[:1] - 1))
+    numbers = columns["line"].astype(np.intp, copy=False)
+    lines, places = numbers.tolist(), columns["place"].tolist()
+    priced = np.logical_and.reduceat(prices > 0.0, starts).tolist()
     markets = _Markets(stage)
     found = []
-    for start, stop in zip(starts, [*starts[1:], len(at)], strict=True):
+    bounds = zip(starts.tolist(), [*starts[1:].tolist(), len(at)], priced, strict=True)
+    for start, stop, whether in bounds:
         rows = slice(start, stop)
-        lines, places = columns["line"][rows].tolist(), columns["place"][rows].tolist()
-        day = stage.lines[lines[0]].clock.days[places[0]]
+        here, there = lines[rows], places[rows]
+        day = stage.lines[here[0]].clock.days[there[0]]
         found.append(
             Batch(
                 at=int(at[start]),
                 phase=phase,
                 rows=rows,
-                lines=span_of(lines),
-                numbers=np.array(lines, dtype=np.intp),
+                lines=span_of(here),
+                numbers=numbers[rows],
                 slots=rule.slots or markets.trading(day),
                 prices=prices[rows, None],
                 volume=volume[rows, None],
-                opening=markets.opening(lines, places) if phase == FILL_OPEN else (),
+                opening=markets.opening(here, there) if phase == FILL_OPEN else (),
+                whole=len(here) == len(stage.lines),
+                priced=whether,
+                market=markets.whole(there[0]) if phase == FILL_OPEN else None,
             )
         )
     return tuple(found)
@@ -230,35 +255,45 @@ class _Markets:
     """Say what each market of a stage opens at, and how many lines trade on a day."""
 
     def __init__(self, stage: Stage) -> None:
-        self._lines = stage.lines
+        self._clocks = [id(line.clock) for line in stage.lines]
         members: dict[int, list[int]] = {}
-        for at, line in enumerate(stage.lines):
-            members.setdefault(id(line.clock), []).append(at)
-        self._members = members
+        for at, clock in enumerate(self._clocks):
+            members.setdefault(clock, []).append(at)
         self._opens = {clock: _opens([stage.lines[at] for at in m]) for clock, m in members.items()}
         self._spans = {clock: span_of(lines) for clock, lines in members.items()}
-        self._trading: dict[date, int] = {}
+        self._listed = sorted(line.listed for line in stage.lines if _ever_trades(line))
+        self._last = sorted(
+            line.last for line in stage.lines if line.last is not None and _ever_trades(line)
+        )
+        # Of the only market: its opens, and the sessions in which all lines have one.
+        self._only = next(iter(self._opens.values())) if len(members) == 1 else np.zeros((0, 0))
+        self._all_open = set(np.flatnonzero((self._only > 0.0).all(axis=1)).tolist())
 
     def trading(self, day: date) -> int:
-        if day not in self._trading:
-            self._trading[day] = sum(1 for line in self._lines if line.trades_on(day))
-        return self._trading[day]
+        """Return how many lines are listed and not gone; see `Line.trades_on`."""
+        return bisect_right(self._listed, day) - bisect_left(self._last, day)
+
+    def whole(self, place: int) -> Reals | None:
+        """Return the opens of all lines in a session, if one market has them and all open."""
+        return self._only[place, :, None] if place in self._all_open else None
 
     def opening(self, lines: Sequence[int], places: Sequence[int]) -> tuple[Opening, ...]:
+        if len(self._opens) == 1:
+            (clock,) = self._opens
+            return (self._opening(clock, slice(0, len(lines)), places[0]),)
         asked: dict[int, list[int]] = {}
-        place_of: dict[int, int] = {}
-        for row, (line, place) in enumerate(zip(lines, places, strict=True)):
-            clock = id(self._lines[line].clock)
-            asked.setdefault(clock, []).append(row)
-            place_of[clock] = place
+        for row, line in enumerate(lines):
+            asked.setdefault(self._clocks[line], []).append(row)
         return tuple(
-            Opening(
-                asked=span_of(rows),
-                lines=self._spans[clock],
-                opens=self._opens[clock][place_of[clock], :, None],
-            )
-            for clock, rows in asked.items()
+            self._opening(clock, span_of(rows), places[rows[0]]) for clock, rows in asked.items()
         )
+
+    def _opening(self, clock: int, asked: Span, place: int) -> Opening:
+        return Opening(asked, self._spans[clock], self._opens[clock][place, :, None])
+
+
+def _ever_trades(line: Line) -> bool:
+    return line.last is None or line.listed <= line.last
 
 
 def _opens(lines: Sequence[Line]) -> Reals:
@@ -287,8 +322,14 @@ def _late(
     )
 
 
+def dates_of(days: Sequence[date]) -> Dates:
+    """Return dates as numpy has them; it takes ten times as long over objects."""
+    ordinals = np.array([day.toordinal() for day in days], dtype=np.int64)
+    return (ordinals - _EPOCH).astype("datetime64[D]")
+
+
 def span_of(places: Sequence[int]) -> Span:
-    """Return ascending places as a slice where they follow one another, else as they are."""
-    if len(places) == places[-1] - places[0] + 1:
+    """Return places in order as a slice where they follow one another, else as they are."""
+    if len(places) == places[-1] - places[0] + 1 == len(set(places)):
         return slice(places[0], places[-1] + 1)
     return np.array(places, dtype=np.intp)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 
 from backtester.book.account import Account, Tier
 from backtester.book.costs import Costs
 from backtester.book.lines import Line
-from backtester.book.records import OrderStatus, Side
+from backtester.book.records import OrderRecord, OrderStatus, Side
 from backtester.settlement.pricing import Point
 
 # Below these parts of the equity an amount is the noise of its own arithmetic.
@@ -297,3 +298,44 @@ def side_of(weight: float, change: float) -> Side:
     if change > 0.0:
         return "buy" if weight > 0.0 else "cover"
     return "short" if weight < 0.0 else "sell"
+
+
+def unfilled(
+    line: Line,
+    *,
+    session: date,
+    fill_session: date | None,
+    fill_at: datetime | None,
+    weight: float,
+    held: float,
+    reason: str,
+) -> OrderRecord:
+    """Return an order of which nothing was filled.
+
+    Args:
+        line: Of its ticker.
+        session: Of the decision.
+        fill_session: Where it would have filled, or None where the calendar does not reach it.
+        fill_at: Its instant; so None.
+        weight: Target.
+        held: Shares, or their sign: what a target of zero would have closed.
+        reason: ``after_end`` where it may still fill; else why it was rejected.
+    """
+    return OrderRecord(
+        session=session,
+        ticker=line.ticker,
+        fill_session=fill_session,
+        fill_at=fill_at,
+        side=side_of(weight, weight or -held),
+        shares=0.0,
+        price=None,
+        reference_price=None,
+        notional=0.0,
+        asked=None,
+        commission=0.0,
+        slippage=0.0,
+        status="pending" if reason == "after_end" else "rejected",
+        reason=reason,
+        target_weight=weight,
+        currency=line.currency,
+    )

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from backtester.book.costs import Costs
 from backtester.book.policy import Policy
-from backtester.config import ENTRY_RULES, DecisionTime, EntryRule
+from backtester.config import DecisionTime, EntryRule, require_fills
 from backtester.errors import UsageError
 
 Side = Literal["buy", "sell", "short", "cover"]
@@ -111,12 +111,7 @@ class BookRule:
         Raises:
             UsageError: With what to write instead.
         """
-        allowed = ENTRY_RULES.get(self.decision_time, ())
-        if self.entry_rule not in allowed:
-            raise UsageError(
-                f"entry rule {self.entry_rule!r} does not go with decision time "
-                f"{self.decision_time!r}: write one of {', '.join(allowed)}"
-            )
+        require_fills(self.entry_rule, decision_time=self.decision_time, haircut=self.haircut)
         if not 1.0 <= self.start_cash <= MOST_CASH:
             raise UsageError(f"start cash {self.start_cash}: write 1 to {MOST_CASH:,.0f}")
         if self.slots is not None and self.slots < 1:
@@ -125,8 +120,6 @@ class BookRule:
             raise UsageError(f"slots {self.slots} is too many: write {MOST_SLOTS:,} or less")
         if self.rebalance not in get_args(Rebalance):
             raise UsageError(f"rebalance {self.rebalance!r}: write on_change or always")
-        if not 0.0 <= self.haircut <= 1.0:
-            raise UsageError(f"haircut {self.haircut} is no fraction: write 0 to 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,24 +5,25 @@ equity; the order fills at the entry rule, at the bars that scoring uses, and pa
 session of the tickers' calendars taken together leaves a row of equity, each position marked at its
 last close known then. Nothing fills at a bar of another session, nothing is marked from the future.
 
-The parts: `lines` lays out the prices, `walk` goes through them in UTC order, `orders` sizes and
-fills, `account` keeps the money, `records` is what comes out; `many` plays books side by side.
+The parts: `lines` lays out the prices, `decisions` finds the place of each decision, `walk` goes
+through them in UTC order, `orders` sizes and fills, `account` keeps the money, `records` is what
+comes out; `many` plays books side by side, with `desires`, `moments`, `crowd`, `sizing`, `tape` and
+`columns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 
-from backtester.book.desires import Wanted
+from backtester.book.decisions import Decisions, wanted_of
 from backtester.book.lines import Stage, instant_of, micros, stage_of
 from backtester.book.many import Played, play
-from backtester.book.orders import late_orders, side_of
+from backtester.book.orders import late_orders
 from backtester.book.records import (
     BookResult,
     BookRule,
@@ -35,8 +36,8 @@ from backtester.book.records import (
     Signal,
     TargetSignal,
 )
-from backtester.book.walk import ALWAYS, FILLS, Ask, Walk, ask_of, fills_first, script_of
-from backtester.errors import BacktesterError, DataError, UsageError
+from backtester.book.walk import ALWAYS, Walk, fills_first, script_of
+from backtester.errors import BacktesterError, UsageError
 from backtester.snapshots.snapshot import Snapshot
 
 __all__ = [
@@ -92,7 +93,7 @@ class Bench:
         """
         self._require_currency(rule)
         walk = Walk(self._stage, self._script, rule, records=records)
-        decisions = _Decisions(self._stage, rule)
+        decisions = Decisions(self._stage, rule)
         walk.ask(decisions.asks(signals))
         walk.go(until=ALWAYS)
         pending = _still_to_come(walk, decisions.pending)
@@ -163,7 +164,7 @@ class Bench:
                 `simulate`; so DataError.
         """
         self._require_currency(rule)
-        wanted = _wanted_of(self._stage, sessions, weights)
+        wanted = wanted_of(self._stage, sessions, weights)
         return play(
             self._stage,
             self._script,
@@ -245,7 +246,7 @@ class ShownBook:
         last = snapshot.end if end is None else end
         self._stage = stage_of(snapshot, tickers, start=start, end=last, currency=rule.currency)
         self._walk = Walk(self._stage, script_of(self._stage), rule, records=False)
-        self._decisions = _Decisions(self._stage, rule)
+        self._decisions = Decisions(self._stage, rule)
         self._shown = -1
 
     def decide(self, signals: Sequence[Signal] | Sequence[TargetSignal]) -> None:
@@ -306,151 +307,6 @@ def book_state_at(
     book = ShownBook(snapshot=snapshot, rule=rule, tickers=tickers, start=start)
     book.decide(signals)
     return book.at(cutoff)
-
-
-# ----------------------------------------------------------------------------------- decisions
-
-
-class _Places:
-    """Find a decision's place on a stage, once each."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._line = {line.ticker: at for at, line in enumerate(stage.lines)}
-        self._seen: set[tuple[int, int]] = set()
-
-    def of(self, ticker: str, session: date) -> tuple[int, int]:
-        """Return the line and the session's place on its clock.
-
-        Raises:
-            UsageError: Outside the book, or twice there.
-            DataError: For a date that is no session.
-        """
-        line = self._line.get(ticker)
-        if line is None:
-            raise UsageError(
-                f"a decision for {ticker} on {session}, which is not in the book: "
-                f"it has {', '.join(self._line)}"
-            )
-        stage = self._stage
-        if not stage.start <= session <= stage.end:
-            raise UsageError(
-                f"a decision for {ticker} on {session}, outside the book's "
-                f"{stage.start} to {stage.end}: widen the dates or leave it out"
-            )
-        clock = stage.lines[line].clock
-        decided = clock.position.get(session)
-        if decided is None:
-            before = clock.calendar.last_on_or_before(session)
-            raise DataError(
-                f"a decision for {ticker} on {session}, which is no session of "
-                f"calendar {clock.calendar.code}: the one before is {before}"
-            )
-        if (line, decided) in self._seen:
-            raise UsageError(f"two decisions for {ticker} on {session}: keep one")
-        self._seen.add((line, decided))
-        return line, decided
-
-
-def _wanted_of(
-    stage: Stage,
-    sessions: Mapping[str, Sequence[date]],
-    weights: Mapping[str, npt.NDArray[np.float64]],
-) -> list[Wanted]:
-    """Return what many books want, by line; see `Bench.play` for arguments and errors."""
-    places = _Places(stage)
-    books = next((rows.shape[1] for rows in weights.values()), 0)
-    wanted = []
-    for ticker, days in sorted(sessions.items()):
-        rows = weights.get(ticker)
-        if rows is None or rows.shape != (len(days), books):
-            raise UsageError(
-                f"the weights of {ticker} are not {books} books by {len(days)} sessions"
-            )
-        if (np.abs(rows) > 1.0).any():
-            raise UsageError(f"a weight of {ticker} is not from -1 to 1")
-        if days:
-            found = [places.of(ticker, day) for day in days]
-            order = sorted(range(len(days)), key=found.__getitem__)
-            decided = [found[at][1] for at in order]
-            taken = rows if decided == [place for _, place in found] else rows[order]
-            wanted.append(Wanted(line=found[0][0], decided=decided, weights=taken))
-    return wanted
-
-
-class _Decisions:
-    """Turn signals into what a walk takes, and count those that want nothing.
-
-    Attributes:
-        asked: Number of those that want a weight and fill within the stage.
-        carried: Number of those that leave the position, unread ones apart.
-        unread: Number of those without a rating.
-        pending: Orders that fill after the end.
-    """
-
-    def __init__(self, stage: Stage, rule: BookRule) -> None:
-        self._stage = stage
-        self._rule = rule
-        self._places = _Places(stage)
-        self.asked = self.carried = self.unread = 0
-        self.pending: list[OrderRecord] = []
-
-    def asks(self, signals: Iterable[Signal | TargetSignal]) -> list[Ask]:
-        """Return the fills of some decisions, in order."""
-        found = []
-        for signal in sorted(signals, key=lambda signal: (signal.session, signal.ticker)):
-            line, decided = self._places.of(signal.ticker, signal.session)
-            weight = self._weight(signal)
-            if weight is None:
-                continue
-            ask = ask_of(self._stage, self._rule, line=line, decided=decided, weight=weight)
-            if ask is None:
-                self.pending.append(self._after_end(line, signal.session, weight))
-            else:
-                self.asked += 1
-                found.append(ask)
-        return sorted(found)
-
-    def _weight(self, signal: Signal | TargetSignal) -> float | None:
-        if isinstance(signal, Signal):
-            weight = self._rule.policy.weight_of(signal.rating)
-            self.unread += signal.rating is None
-            self.carried += weight is None and signal.rating is not None
-            return weight
-        weight = signal.weight
-        self.carried += weight is None
-        if weight is not None and not -1.0 <= weight <= 1.0:
-            raise UsageError(
-                f"the weight {weight} of {signal.ticker} on {signal.session} is not from -1 to 1"
-            )
-        return weight
-
-    def _after_end(self, number: int, session: date, weight: float) -> OrderRecord:
-        line, offset = self._stage.lines[number], FILLS[self._rule.entry_rule][0]
-        calendar, fill_session, fill_at = line.clock.calendar, None, None
-        with suppress(DataError):
-            fill_session = calendar.shift(session, offset)
-        if fill_session is not None:
-            at_open = FILLS[self._rule.entry_rule][1] == "open"
-            fill_at = (calendar.open_utc if at_open else calendar.close_utc)(fill_session)
-        return OrderRecord(
-            session=session,
-            ticker=line.ticker,
-            fill_session=fill_session,
-            fill_at=fill_at,
-            side=side_of(weight, weight or -1.0),
-            shares=0.0,
-            price=None,
-            reference_price=None,
-            notional=0.0,
-            asked=None,
-            commission=0.0,
-            slippage=0.0,
-            status="pending",
-            reason="after_end",
-            target_weight=weight,
-            currency=line.currency,
-        )
 
 
 def _still_to_come(walk: Walk, late: Sequence[OrderRecord]) -> list[OrderRecord]:

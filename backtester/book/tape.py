@@ -7,16 +7,18 @@ equity are worked out from that at the end, for all sessions together, by the op
 
 from __future__ import annotations
 
-from enum import IntEnum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from backtester.book.account import BALANCE
-from backtester.book.desires import Batch, Span
+from backtester.book.desires import Batch, Desires, Span
 from backtester.book.lines import Stage
 from backtester.book.records import BookRule
+from backtester.book.sizing import Fills, Orders, Outcome
+from backtester.book.walk import FILLS
 from backtester.errors import BacktesterError
 
 Reals = npt.NDArray[np.float64]
@@ -24,89 +26,43 @@ Whole = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-class Outcome(IntEnum):
-    """What became of a decision; 0 where it made no order."""
-
-    NONE = 0
-    FILLED = 1
-    CUT_BY_CASH = 2
-    CUT_BY_VOLUME = 3
-    REFUSED = 4
-    NO_EQUITY = 5
-    NO_CASH = 6
-    NO_VOLUME = 7
-    BELOW_ONE_SHARE = 8
-    BELOW_COSTS = 9
-
-
-class Orders(NamedTuple):
-    """Hold orders of many books at one instant, one entry each, by line and book.
-
-    Attributes:
-        row: Place among the batch's decisions.
-        book: Column of the book.
-        line: Place of the line.
-        weight: Wanted part of the slot.
-        price: Of the bar; so `volume`.
-        rate: Book currency for one unit of the line's.
-        volume: Shares traded.
-        held: Shares before.
-    """
-
-    row: npt.NDArray[np.intp]
-    book: npt.NDArray[np.intp]
-    line: npt.NDArray[np.intp]
-    weight: Reals
-    price: Reals
-    rate: Reals
-    volume: Reals
-    held: Reals
-
-    def at(self, which: Flags | npt.NDArray[np.intp]) -> Orders:
-        """Return some of them."""
-        return Orders(
-            row=self.row[which],
-            book=self.book[which],
-            line=self.line[which],
-            weight=self.weight[which],
-            price=self.price[which],
-            rate=self.rate[which],
-            volume=self.volume[which],
-            held=self.held[which],
-        )
-
-
-class Fills(NamedTuple):
-    """Hold what becomes of orders, one entry each.
-
-    Attributes:
-        price: After slippage.
-        signed: Shares, below zero where sold; means nothing where not done.
-        fee: Commission.
-        outcome: `Outcome`.
-        done: Whether anything is traded.
-    """
-
-    price: Reals
-    signed: Reals
-    fee: Reals
-    outcome: npt.NDArray[np.int8]
-    done: Flags
-
-    def replace(self, at: npt.NDArray[np.intp], fills: Fills) -> None:
-        """Put other fills in the place of some, in these very arrays."""
-        self.price[at], self.signed[at], self.fee[at] = fills.price, fills.signed, fills.fee
-        self.outcome[at], self.done[at] = fills.outcome, fills.done
-
-
 class Closing(NamedTuple):
-    """Hold what was closed because its ticker trades no more; arrays are by book."""
+    """Hold what was closed because its ticker trades no more; arrays are by book.
+
+    Attributes:
+        line: Place of the line; so `place`, the session at whose open it was.
+        shares: Traded.
+        mark: Last close.
+        rate: Book currency for one unit of the quote currency.
+        moved: What they were worth, book currency.
+        session: Place of the equity row that comes next.
+    """
 
     line: int
     place: int
     shares: Reals
     mark: Reals
     rate: float
+    moved: Reals
+    session: int
+
+
+class _Moved(NamedTuple):
+    """Hold what trades moved, one entry each.
+
+    Attributes:
+        at: Instant; so `step`, sales of an instant coming before purchases. Within a step they
+            are in their order.
+        session: Place of the equity row that comes next.
+        book: Column of the book.
+        amounts: Traded, commission, slippage; a row each.
+    """
+
+    at: Whole
+    step: Whole
+    session: Whole
+    book: npt.NDArray[np.intp]
+    amounts: Reals
 
 
 class Tape:
@@ -119,7 +75,7 @@ class Tape:
         price: Of the fill.
         fee: Commission.
         wished: Cash that the target wanted to move.
-        held: Shares before.
+        held: Shares before, where it was refused.
         rate: Book currency for one unit of the quote currency, by decision.
         closings: In order.
         cash: Sessions x books; so the flows.
@@ -129,35 +85,50 @@ class Tape:
         rated_at: Sessions x exchanges: session of the pair that the rate is of, by place.
     """
 
-    def __init__(self, stage: Stage, rule: BookRule, *, asks: int, books: int) -> None:
-        """Begin with nothing taken down."""
+    def __init__(
+        self, stage: Stage, rule: BookRule, *, asks: int, books: int, of: int, rates: Reals
+    ) -> None:
+        """Begin with nothing taken down.
+
+        Args:
+            stage: Prices.
+            rule: Of the books.
+            asks: How many decisions there are.
+            books: How many books are kept.
+            of: How many there are.
+            rates: Of the lines at the start, a row each.
+        """
         rows, lines = len(stage.rows), len(stage.lines)
         self._stage, self._start_cash = stage, rule.start_cash
+        self._at_open = FILLS[rule.entry_rule][1] == "open"
         self.books = books
         shape = (asks, books)
         self.code = np.zeros(shape, dtype=np.int8)
         self.shares, self.price, self.fee = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.wished, self.held = np.zeros(shape), np.zeros(shape)
-        self.rate = np.zeros(asks)
+        self.rate = np.ones(asks)
+        self._session, self._session_of = 0, np.zeros(asks, dtype=np.int64)
         self.closings: list[Closing] = []
-        self._paid = np.zeros((lines, books))
-        self._priced = np.full((lines, books), -1, dtype=np.int64)
-        self._touched = np.zeros((lines, books), dtype=np.bool_)
+        # As wide as the crowd, so that the cell of an order is one of theirs.
+        self._paid = np.zeros((lines, of))
+        self._priced = np.full((lines, of), -1, dtype=np.int64)
         self._rated = np.full(len(stage.exchanges), -1, dtype=np.int64)
-        # Traded, commission, slippage; then dividends, interest, borrowing.
-        self._flows = np.zeros((6, books))
         wide = (rows, lines, books)
         self.held_shares, self.marks, self.paid = np.zeros(wide), np.zeros(wide), np.zeros(wide)
         self.priced_at = np.zeros(wide, dtype=np.int64)
         self.touched = np.zeros(wide, dtype=np.bool_)
-        self.cash, self.flows = np.zeros((rows, books)), np.zeros((rows, 6, books))
-        self.rates = np.zeros((rows, lines))
+        self.cash = np.zeros((rows, books))
+        # Traded, commission, slippage; then dividends, interest, borrowing. What comes after the
+        # last session has a place too, which is nobody's.
+        self._flows = np.zeros((rows + 1, 6, books))
+        self.flows = self._flows[:-1]
+        self.rates = np.repeat(rates.T, rows, axis=0)
         self.rated_at = np.zeros((rows, len(stage.exchanges)), dtype=np.int64)
 
     # --------------------------------------------------------------------------------- a decision
 
     def rates_of(self, batch: Batch, rate: Reals) -> None:
-        """Take down the rates at a batch."""
+        """Take down the rates at a batch, where they are not 1."""
         self.rate[batch.rows] = rate[:, 0]
 
     def refused(self, batch: Batch, which: Flags, shares: Reals) -> None:
@@ -167,59 +138,43 @@ class Tape:
             self.code[batch.rows][which] = Outcome.REFUSED
             self.held[batch.rows][which] = shares[which]
 
-    def note(self, batch: Batch, orders: Orders, outcome: Outcome) -> None:
-        """Take down what became of some orders that did not fill."""
-        if self.books and len(orders.row):
-            kept = orders.at(orders.book < self.books)
-            self.code[batch.rows.start + kept.row, kept.book] = outcome
+    def broke(self, batch: Batch, orders: Orders) -> None:
+        """Take down orders of books that are worth nothing."""
+        kept = orders.at(orders.book < self.books)
+        self.code[batch.rows.start + kept.row, kept.book] = Outcome.NO_EQUITY
 
-    def asked(self, batch: Batch, orders: Orders, amount: Reals) -> None:
-        """Take down what the targets want."""
-        if self.books:
-            kept = orders.book < self.books
-            self.wished[batch.rows.start + orders.row[kept], orders.book[kept]] = amount[kept]
-
-    def unfilled(self, batch: Batch, orders: Orders, fills: Fills) -> None:
-        """Take down why some orders did not fill."""
-        kept = ~fills.done & (orders.book < self.books)
-        self.code[batch.rows.start + orders.row[kept], orders.book[kept]] = fills.outcome[kept]
-
-    def traded(
-        self, batch: Batch, orders: Orders, fills: Fills, turn: npt.NDArray[np.intp]
-    ) -> None:
-        """Take down fills.
-
-        Args:
-            batch: That they are of.
-            orders: What was wanted.
-            fills: What was done.
-            turn: Places of those that were filled, in the order in which they were.
-        """
-        kept = turn[orders.book[turn] < self.books]
+    def sized(self, batch: Batch, orders: Orders, fills: Fills) -> None:
+        """Take down what became of orders."""
+        kept = (orders.book < self.books).nonzero()[0]
         if not len(kept):
             return
-        line, book, rate = orders.line[kept], orders.book[kept], orders.rate[kept]
-        signed, price, fee = fills.signed[kept], fills.price[kept], fills.fee[kept]
-        decision = (batch.rows.start + orders.row[kept], book)
-        self.code[decision] = fills.outcome[kept]
-        self.shares[decision], self.price[decision] = signed, price
-        self.fee[decision] = fee
-        holding, outlay = (line, book), signed * price * rate
-        self._paid[holding] = self._paid[holding] + outlay + fee
-        self._priced[holding] = batch.at
-        self._touched[holding] = True
-        slippage = np.abs(signed) * np.abs(price - orders.price[kept]) * rate
-        np.add.at(self._flows[0], book, np.abs(outlay))
-        np.add.at(self._flows[1], book, fee)
-        np.add.at(self._flows[2], book, slippage)
+        self._session_of[batch.rows] = self._session
+        at = (batch.rows.start + orders.row[kept]) * self.books + orders.book[kept]
+        paid, cell = fills.paid.take(kept, axis=0), orders.cell[kept]
+        for mine, found in (
+            (self.shares, fills.signed[kept]),
+            (self.price, fills.price[kept]),
+            (self.fee, paid[:, 1]),
+            (self.wished, orders.asked[kept]),
+        ):
+            mine.reshape(-1)[at] = found
+        self.code.reshape(-1)[at] = Outcome.FILLED
+        if fills.outcome is not None:
+            outcome = fills.outcome[kept]
+            done = outcome <= Outcome.CUT_BY_VOLUME
+            self.code.reshape(-1)[at] = outcome
+            paid, cell = paid[done], cell[done]
+        holdings = self._paid.reshape(-1)
+        holdings[cell] = holdings.take(cell) + paid[:, 0] + paid[:, 1]
+        self._priced.reshape(-1)[cell] = batch.at
 
     # -------------------------------------------------------------------------------- in between
 
-    def priced(self, lines: Span, instants: Whole, news: Flags) -> None:
-        """Take down that lines have a new close."""
+    def priced(self, lines: Span, instants: Whole, news: Flags | None) -> None:
+        """Take down that lines have a new close: in all books, or only in some of them."""
         if self.books:
-            news = news[:, : self.books]
-            self._priced[lines] = np.where(news, instants, self._priced[lines])
+            found = instants if news is None else np.where(news, instants, self._priced[lines])
+            self._priced[lines] = found
 
     def rated(self, exchange: int, place: int) -> None:
         """Take down that a currency has a new rate."""
@@ -228,8 +183,8 @@ class Tape:
     def dividend(self, line: int, paid: Reals) -> None:
         """Take down a dividend, by book."""
         if self.books:
-            self._paid[line] = self._paid[line] - paid[: self.books]
-            self._flows[3] = self._flows[3] + paid[: self.books]
+            self._paid[line] = self._paid[line] - paid
+            self._flows[self._session, 3] += paid[: self.books]
 
     def gone(
         self, line: int, place: int, shares: Reals, mark: Reals, rate: float, outlay: Reals
@@ -237,33 +192,79 @@ class Tape:
         """Take down that a ticker trades no more, and what was closed of it, by book."""
         if self.books:
             kept = slice(None, self.books)
-            self._paid[line] = self._paid[line] + outlay[kept]
-            self._touched[line] |= shares[kept] != 0.0
-            self._flows[0] = self._flows[0] + np.abs(outlay[kept])
-            one = Closing(line, place, shares[kept].copy(), mark[kept].copy(), rate)
+            self._paid[line] = self._paid[line] + outlay
+            held, moved = shares[kept].copy(), np.abs(outlay[kept])
+            one = Closing(line, place, held, mark[kept].copy(), rate, moved, self._session)
             self.closings.append(one)
 
     def accrued(self, interest: Reals, borrowed: Reals, fees: Reals) -> None:
         """Take down interest and borrowing, by book, and the fees by line."""
         if self.books:
-            kept = slice(None, self.books)
-            self._flows[4] = self._flows[4] + interest[kept]
-            self._flows[5] = self._flows[5] + borrowed[kept]
-            self._paid = self._paid + fees[:, kept]
+            self._flows[self._session, 4] += interest[: self.books]
+            self._flows[self._session, 5] += borrowed[: self.books]
+            self._paid = self._paid + fees
 
-    def row(self, at: int, cash: Reals, shares: Reals, marks: Reals, rates: Reals) -> None:
+    def row(self, cash: Reals, shares: Reals, marks: Reals, rates: Reals) -> None:
         """Take down the end of a session."""
         if not self.books:
             return
-        kept = slice(None, self.books)
+        at, kept = self._session, slice(None, self.books)
         self.cash[at] = cash[kept]
         self.held_shares[at], self.marks[at] = shares[:, kept], marks[:, kept]
-        self.paid[at], self.priced_at[at] = self._paid, self._priced
-        self.touched[at], self.rates[at] = self._touched, rates[:, 0]
-        self.rated_at[at], self.flows[at] = self._rated, self._flows
-        self._flows[:] = 0.0
+        self.paid[at], self.priced_at[at] = self._paid[:, kept], self._priced[:, kept]
+        if self._stage.exchanges:
+            self.rates[at], self.rated_at[at] = rates[:, 0], self._rated
+        self._session += 1
 
     # ----------------------------------------------------------------------------- what follows
+
+    def finish(self, desires: Desires) -> None:
+        """Add up what was traded in each session, and find what was ever held.
+
+        Args:
+            desires: What was decided.
+        """
+        filled = (self.code >= Outcome.FILLED) & (self.code <= Outcome.CUT_BY_VOLUME)
+        decision, book = filled.nonzero()
+        session, rate = self._session_of[decision], self.rate[decision]
+        shares, price = np.abs(self.shares[filled]), self.price[filled]
+        slippage = shares * np.abs(price - desires.prices[decision]) * rate
+        # Of one instant sales come before purchases.
+        sale = (self.wished[filled] < 0.0) | (desires.weights[decision, book] <= 0.0)
+        traded = _Moved(
+            at=desires.at[decision],
+            step=np.where(sale, 1, 2),
+            session=session,
+            book=book,
+            amounts=np.stack([shares * price * rate, self.fee[filled], slippage]),
+        )
+        self._add_up([traded, *map(self._closed, self.closings)])
+        # Backwards, so that of each holding the first fill is what stays.
+        first = np.full(self.touched.shape[1:], len(self.touched))
+        first[desires.line[decision[::-1]], book[::-1]] = session[::-1]
+        self.touched = np.arange(len(self.touched))[:, None, None] >= first
+
+    def _add_up(self, parts: Sequence[_Moved]) -> None:
+        """Add up what was traded in each session, in the order in which it was."""
+        columns = zip(*parts, strict=True)
+        moved = _Moved(*[np.concatenate(column, axis=-1) for column in columns])
+        turn = np.lexsort((moved.step, moved.at))
+        places = moved.session[turn] * self.books + moved.book[turn]
+        shape = (len(self._flows), self.books)
+        for kind, amounts in enumerate(moved.amounts):
+            found = np.bincount(places, amounts[turn], minlength=shape[0] * shape[1])
+            self._flows[:, kind] = found.reshape(shape)
+
+    def _closed(self, one: Closing) -> _Moved:
+        """Return what a ticker that trades no more moved: at an open, before its orders fill."""
+        nothing = np.zeros(self.books)
+        return _Moved(
+            at=np.full(self.books, self._stage.lines[one.line].clock.opens[one.place]),
+            step=np.full(self.books, 0 if self._at_open else 3),
+            session=np.full(self.books, one.session),
+            book=np.arange(self.books),
+            amounts=np.stack([one.moved, nothing, nothing]),
+        )
 
     def values(self) -> Reals:
         """Return the value of each holding, sessions x lines x books."""

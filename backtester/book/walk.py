@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from backtester.book.account import Account, Flows, Tier
 from backtester.book.lines import Line, Stage, instant_of
-from backtester.book.orders import Desk, Done, Wish, side_of
+from backtester.book.orders import Desk, Done, Wish, side_of, unfilled
 from backtester.book.records import BookRule, EquityRecord, OrderRecord, PositionRecord
 from backtester.config import EntryRule
 from backtester.settlement.pricing import Point
@@ -321,23 +321,14 @@ class Walk:
 
     def _refused(self, ask: Ask, reason: str) -> OrderRecord:
         line, held = self._stage.lines[ask.line], self.account.holdings[ask.line].shares
-        return OrderRecord(
+        return unfilled(
+            line,
             session=line.clock.days[ask.decided],
-            ticker=line.ticker,
             fill_session=line.clock.days[ask.place],
             fill_at=instant_of(ask.at),
-            side=side_of(ask.weight, ask.weight or -held),
-            shares=0.0,
-            price=None,
-            reference_price=None,
-            notional=0.0,
-            asked=None,
-            commission=0.0,
-            slippage=0.0,
-            status="pending" if reason == "after_end" else "rejected",
+            weight=ask.weight,
+            held=held,
             reason=reason,
-            target_weight=ask.weight,
-            currency=line.currency,
         )
 
     def _order(self, ask: Ask, done: Done) -> OrderRecord:

@@ -259,7 +259,8 @@ def _notes(snapshot: Snapshot, config: RunConfig, ticker: str) -> Iterator[str]:
     instrument = resolve_ticker(snapshot, ticker, config)
     session = market_of(snapshot, instrument).calendar.last_on_or_before(day)
     if session != day:
-        yield f"{day} is no session: decided on {session}"
+        when = "at the open of" if config.decision_time == "open" else "on"
+        yield f"{day} is no session: decided {when} {session}"
     choice = benchmark_for(instrument, config.benchmark_of(instrument))
     held = snapshot.instruments()
     if choice.symbol is None or choice.source == "explicit" or choice.symbol in held:

@@ -78,6 +78,8 @@ def _first_lines(estimate: Estimate) -> Iterator[str]:
     yield f"         {estimate.kept} decided already, {estimate.recorded} recorded from end to end"
     yield (f"         {estimate.begun} recorded in part, {estimate.open} without a recording")
     yield f"cutoffs  {estimate.cutoffs}, {first:%Y-%m-%d %H:%M}Z to {last:%Y-%m-%d %H:%M}Z"
+    if estimate.moved:
+        yield f"dates    {estimate.moved}"
     if len(_models(estimate)) == 1:
         yield f"model    {_models(estimate)[0]}"
     yield f"lessons  {estimate.lessons} at most, {estimate.lessons_there} of them recorded"

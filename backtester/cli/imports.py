@@ -18,7 +18,10 @@ _SHOWN = 10
 
 Source = Annotated[
     Path,
-    typer.Argument(help="CSV, Parquet, trading_memory.md, or a folder of full_states_log_*.json."),
+    typer.Argument(
+        help="CSV, Parquet, trading_memory.md, or a folder of full_states_log_*.json. A date is a "
+        "day of the instrument's exchange, by whose cutoff the decision was made."
+    ),
 ]
 DecisionTime = Annotated[
     Text, typer.Option(help="Whether decisions were made at the close (default) or the open.")
@@ -29,8 +32,8 @@ StrictDates = Annotated[
     bool,
     typer.Option(
         "--strict-dates",
-        help="Refuse a date that is no session; default: the session before if orders fill in the "
-        "one after, else the session after.",
+        help="Refuse a date that is no session; default: the session before if orders then fill "
+        "after the date, else the session after.",
     ),
 ]
 
@@ -81,7 +84,10 @@ def _tell(result: ImportResult) -> None:
         f"{result.unread} without a rating"
     )
     if result.moved:
-        typer.echo(f"{_count(result.moved, 'date')} without a session moved to the session before")
+        typer.echo(
+            f"{_count(result.moved, 'date')} without a session moved to the session before, which "
+            "fills after the date"
+        )
     if result.moved_on:
         dates = _count(result.moved_on, "date")
         typer.echo(

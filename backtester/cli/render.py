@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -35,6 +35,7 @@ _BASES = {
     "price": "price basis: both sides without dividends",
     "total": "total basis: both sides with dividends",
 }
+_UNMOVED = "the portfolio is shown as it stands on every date: no decision changes what is held"
 _OUT = Console(highlight=False, soft_wrap=True)
 if not _OUT.is_terminal:
     _OUT = Console(highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
@@ -52,6 +53,10 @@ class RichProgress(StepBar):
         if self._bar.disable:
             cells = f"{plan.cells} cells at {len(plan.barriers)} cutoffs"
             self._bar.console.print(f"{self._word} {plan.run_id}: {cells} ...", markup=False)
+        if plan.config.portfolio is not None and len(plan.barriers) > 1:
+            self._bar.console.print(f"note: {_UNMOVED}", markup=False, soft_wrap=True)
+        if plan.moved:
+            self._bar.console.print(f"note: {plan.moved}", markup=False, soft_wrap=True)
         if standing.failed or standing.lessons:
             self._bar.console.print(redone_words(standing), markup=False, soft_wrap=True)
         self._task = self._bar.add_task("", total=len(plan.barriers), words="")
@@ -343,8 +348,19 @@ def _asked(manifest: RunManifest) -> dict[str, str]:
         f"{identity['news_lookback_days']} days of news",
         "estimated": "rows that only an estimate dates are "
         + {"lag": "shown from that day on"}.get(str(identity.get("estimated")), "withheld"),
+        **_own_book(identity.get("portfolio")),
         "memory": identity["memory"],
         "prompts": manifest.prompt_fingerprint[:12],
+    }
+
+
+def _own_book(book: Mapping[str, Any] | None) -> dict[str, str]:
+    """Say that a user's own book was shown, and that the run did not carry it forward."""
+    if book is None:
+        return {}
+    return {
+        "portfolio": f"the user's own of {book.get('as_of') or 'no stated day'}, "
+        f"{_count(len(book.get('positions') or ()), 'position')}: shown as it stands on every date"
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from backtester.cli.render import say, simple_table, write, write_folded
+from backtester.cli.render import say, simple_table, write_fitting, write_folded
 from backtester.cli.render_parts import NO_INTERVAL, percent
 from backtester.store.comparison import (
     Compared,
@@ -21,6 +21,8 @@ from backtester.store.scores import score_summary
 from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from backtester.runs.folder import RunManifest
     from backtester.store.scores import ScoreSummary
 
@@ -106,8 +108,21 @@ def show_comparison(document: Mapping[str, Any]) -> None:
     say("")
     _write_figures(document)
     say("")
-    for line in (*_call_lines(document), *_book_lines(document)):
+    for line in (*_trial_lines(document), *_call_lines(document), *_book_lines(document)):
         say(line)
+
+
+def _trial_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Say what of several trials is paired, and whose book is meant; nothing of one trial each."""
+    first, second, both = document["calls"]["trials"]
+    if max(first, second) < 2:
+        return
+    paired = "cells are paired trial by trial"
+    left = [f"{n - both} of {mark}" for n, mark in ((first, "A"), (second, "B")) if n > both]
+    if left:
+        paired += f", so {' and '.join(left)} find no other and are left out of the pairs"
+    has = f"both have {first}" if first == second else f"A has {first} and B {second}"
+    yield f"trials of a cell: {has}; {paired}; books are those of the first trial alone"
 
 
 def _difference_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -130,14 +145,28 @@ def _difference_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _write_figures(document: Mapping[str, Any]) -> None:
     """Print the figures of both sides, and their difference where they are of the same things."""
-    table = simple_table("")
+    rows = list(_figure_rows(document["sides"]))
     comparable = not document["differences"]
+    write_fitting(
+        (_figure_table(rows, comparable=comparable),),
+        (_figure_table(rows, comparable=comparable, close=True),),
+        (_figure_table(rows, comparable=comparable, close=True, broken=True),),
+    )
+
+
+def _figure_table(
+    rows: Sequence[_Figure], *, comparable: bool, close: bool = False, broken: bool = False
+) -> Table:
+    """Return the figures of both sides; broken, an interval takes two lines."""
+    table = simple_table("")
+    if close:
+        table.padding = (0, 0)
     for heading in ("A", "B", "A - B") if comparable else ("A", "B"):
         table.add_column(heading, justify="right", vertical="bottom")
-    for figure in _figure_rows(document["sides"]):
-        change = (figure.difference,) if comparable else ()
-        table.add_row(figure.name, *figure.sides, *change)
-    write(table)
+    for figure in rows:
+        cells = [side.replace(" to ", " to\n") if broken else side for side in figure.sides]
+        table.add_row(figure.name, *cells, *((figure.difference,) if comparable else ()))
+    return table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backtester.cli.render import fits, say, simple_table, write, write_fitting, write_folded
 from backtester.cli.render_parts import (
     NO_INTERVAL,
+    SHORT_SAMPLE,
     p_word,
     percent,
     show_folds,
@@ -20,6 +21,7 @@ from backtester.score.definition import DEFAULT_SCORE
 from backtester.score.labels import OWN, cost_words
 from backtester.statistics.precision import FEWEST_SESSIONS
 from backtester.store.comparison import compared, setting_words
+from backtester.store.score_views import FEWEST_DRAWS
 from backtester.store.scores import score_lines, score_summary
 from backtester.store.summary import rows_of
 from backtester.texts.terminal import printable
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from backtester.store.scores import BookLine, Certain, ScoreLine, ScoreSummary
 
 _SHOWN_REVISIONS: Final = 5
-SHORT_SAMPLE: Final = 60
-"""Session returns below which a reader is warned of what is given a year."""
+FEWEST_TO_CHOOSE: Final = 10
+"""Books below which a reader is told that a choice among them says little of choices."""
 
 _NONE: Final = "n/a"
 _NAMES: Final = {"buy_and_hold": "buy and hold", "equal_weight": "equal weight"}
@@ -45,7 +47,7 @@ def show_scores(
     """Print a run's own score, or the one that is named, and its figures by more parts."""
     summary = score_summary(database, run_id, score_id=score_id)
     if summary is not None:
-        _show(summary, _charged_lines(database, summary))
+        _show(database, summary, _charged_lines(database, summary))
         show_parts(database, summary, scopes)
 
 
@@ -113,13 +115,15 @@ def show_score_table(database: Path, run_id: str) -> None:
     else:
         for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
             say(f"{number}  {line.score_id}: {name}")
+        if not fits((narrow,)):
+            narrow.padding = (0, 0)
         write(narrow)
     # Without a ratio there is no figure that could have a star.
     if any(_is_short(line.sessions) and line.sharpe is not None for line in lines):
         say(f"*: of fewer than {SHORT_SAMPLE} session returns: says next to nothing of a year")
 
 
-def _show(summary: ScoreSummary, charged: Iterable[str]) -> None:
+def _show(database: Path, summary: ScoreSummary, charged: Iterable[str]) -> None:
     for line in _rule_lines(summary):
         say(line)
     if summary.no_book is not None:
@@ -129,8 +133,8 @@ def _show(summary: ScoreSummary, charged: Iterable[str]) -> None:
         shown = (*benchmark_lines(summary), *charged, *_band_lines(summary))
         for line in (*shown, *sharpe_lines(summary)):
             say(line)
-    show_horizons(summary)
-    show_folds(summary)
+    show_horizons(database, summary)
+    show_folds(database, summary)
     say("")
     for line in certain_lines(summary):
         say(line)
@@ -158,31 +162,41 @@ def _rules(summary: ScoreSummary) -> str:
 # -------------------------------------------------------------------------------------- the book
 
 
-def _book_tables(summary: ScoreSummary) -> tuple[Table, Table]:
-    wide, narrow = simple_table("book"), simple_table("book")
-    headings = (
-        *("total\nreturn", "a year", "volatility\na year", "Sharpe\na year", "its 95 %\ninterval"),
-        *("deepest\nfall", "turnover\na year"),
+_BOOK_HEADINGS: Final = (
+    *("total\nreturn", "a year", "volatility\na year", "Sharpe\na year", "its 95 %\ninterval"),
+    *("deepest\nfall", "turnover\na year"),
+)
+
+
+def _book_tables(summary: ScoreSummary) -> Iterator[Table]:
+    """Yield the table of books, the widest first; the ratings' interval is told beneath too."""
+    rows = [(_name_of(book, summary.books), _book_cells(book)) for book in summary.books]
+    for kept, close in (
+        (range(len(_BOOK_HEADINGS)), False),
+        ((0, 3, 4, 5), False),
+        ((0, 3, 4, 5), True),
+        ((0, 3, 5), True),
+    ):
+        table = simple_table("book")
+        if close:
+            table.padding = (0, 0)
+        for place in kept:
+            table.add_column(_BOOK_HEADINGS[place], justify="right", vertical="bottom")
+        for name, figures in rows:
+            table.add_row(name, *(figures[place] for place in kept))
+        yield table
+
+
+def _book_cells(book: BookLine) -> tuple[str, ...]:
+    return (
+        percent(book.total_return, digits=2),
+        _marked(percent(book.cagr, digits=2), book.sessions),
+        _marked(_amount(book.volatility, percent=True), book.sessions),
+        _marked(_number(book.sharpe), book.sessions),
+        _range(book.sharpe_low, book.sharpe_high),
+        percent(book.max_drawdown, digits=2),
+        _marked(_amount(book.turnover), book.sessions),
     )
-    kept = (0, 3, 4, 5)
-    for place, heading in enumerate(headings):
-        wide.add_column(heading, justify="right", vertical="bottom")
-        if place in kept:
-            narrow.add_column(heading, justify="right", vertical="bottom")
-    for book in summary.books:
-        figures = (
-            percent(book.total_return, digits=2),
-            _marked(percent(book.cagr, digits=2), book.sessions),
-            _marked(_amount(book.volatility, percent=True), book.sessions),
-            _marked(_number(book.sharpe), book.sessions),
-            _range(book.sharpe_low, book.sharpe_high),
-            percent(book.max_drawdown, digits=2),
-            _marked(_amount(book.turnover), book.sessions),
-        )
-        name = _name_of(book, summary.books)
-        wide.add_row(name, *figures)
-        narrow.add_row(name, *(figures[place] for place in kept))
-    return wide, narrow
 
 
 def _name_of(book: BookLine, books: Sequence[BookLine]) -> str:
@@ -229,7 +243,8 @@ def benchmark_lines(summary: ScoreSummary) -> Iterator[str]:
 def _band_lines(summary: ScoreSummary) -> Iterator[str]:
     band, own = summary.band, summary.book("ratings")
     if band is None or band.low is None or band.high is None or own is None:
-        yield "random ratings: none drawn"
+        few = "none drawn" if band is None else _few_draws(band.draws)
+        yield f"random ratings: {few}"
         return
     line = (
         f"random ratings: 5-95 % of {band.draws} books made {percent(band.low, digits=2)} to "
@@ -244,11 +259,17 @@ def _band_lines(summary: ScoreSummary) -> Iterator[str]:
     yield f"{line}; the ratings' {percent(own.total_return, digits=2)} lies {place}"
 
 
+def _few_draws(draws: int) -> str:
+    books = f"{draws} book{'' if draws == 1 else 's'}"
+    return f"{books} drawn, and a 5-95 % band takes {FEWEST_DRAWS}: score with --placebo 200"
+
+
 def sharpe_lines(summary: ScoreSummary) -> Iterator[str]:
     """Say what the book's Sharpe ratio is worth after so many trials and so few sessions."""
     own = summary.book("ratings")
     if own is None or own.sharpe is None:
         yield f"Sharpe ratio of the ratings: n/a; {_trials(summary)}"
+        yield from _star_lines(summary)
         return
     interval = "no interval, too few returns"
     if own.sharpe_low is not None and own.sharpe_high is not None:
@@ -263,11 +284,31 @@ def sharpe_lines(summary: ScoreSummary) -> Iterator[str]:
             f"to tell it from 0 takes {math.ceil(needed):,} session returns, and there are {there}"
         )
     if own.pbo is not None:
-        yield f"probability of overfitting, over the stored books of related trials: {own.pbo:.2f}"
-    if _is_short(own.sessions):
+        few = own.pbo_books is not None and own.pbo_books < FEWEST_TO_CHOOSE
         yield (
-            f"*: of only {own.sessions} session returns: a figure a year says next to nothing then"
+            f"probability of overfitting, {_of_books(own.pbo_books)}: {own.pbo:.2f}"
+            f"{'; of so few books it says little' if few else ''}"
         )
+    yield from _star_lines(summary)
+
+
+def _of_books(count: int | None) -> str:
+    """Say over how many books a probability of overfitting was had."""
+    if count is None:
+        return "over the stored books of related trials"
+    return f"over {count} stored books of related trials"
+
+
+def _star_lines(summary: ScoreSummary) -> Iterator[str]:
+    """Say what the star of a figure a year means, if the table of books has one."""
+    short = [
+        book.sessions
+        for book in summary.books
+        if _is_short(book.sessions)
+        and any(v is not None for v in (book.cagr, book.volatility, book.sharpe, book.turnover))
+    ]
+    if short:
+        yield f"*: of only {short[0]} session returns: a figure a year says next to nothing then"
 
 
 def _trials(summary: ScoreSummary) -> str:

@@ -169,9 +169,16 @@ def schema(
 
 
 def rebuild(reports_dir: ReportsDir = None) -> None:
-    """Make the results database anew from the journals of all runs."""
-    from backtester.backtest import rebuild_database
+    """Make the results database anew from the journals of all runs.
 
-    database, count = rebuild_database(reports_folder(reports_dir))
-    plural = "" if count == 1 else "s"
-    typer.echo(f"rebuilt {database} from the journals of {count} run{plural}")
+    What is damaged is named and left out, and the exit code is 3.
+    """
+    from backtester.publication import rebuild_database
+
+    done = rebuild_database(reports_folder(reports_dir))
+    for line in done.words():
+        typer.echo(line)
+    if done.left_out:
+        for problem in done.left_out[:-1]:
+            typer.echo(f"left out: {printable(problem)}", err=True)
+        raise DataError(f"{len(done.left_out)} left out: {done.left_out[-1]}")

@@ -151,7 +151,8 @@ Portfolio = Annotated[
     typer.Option(
         help="JSON file with what you hold, which the portfolio manager is shown: "
         '{"as_of": "2018-01-02", "currency": "USD", "cash": 25000, "positions": [{"ticker": '
-        '"AAPL", "shares": 100, "price": 172.26, "cost": 150.0}]}; as_of and cost may be left out.'
+        '"AAPL", "shares": 100, "price": 172.26, "cost": 150.0}]}; as_of and cost may be left out. '
+        "Its prices are held against the snapshot's, and every date is shown it as it stands."
     ),
 ]
 ShowBook = Annotated[
@@ -360,6 +361,8 @@ def run_and_show(config: RunConfig, *, note: str = "") -> None:
     with RichProgress("run") as progress:
         result = run_backtest(config, api_keys=api_keys, progress=progress)
     _tell_run(result)
+    for line in result.notes:
+        typer.echo(printable(line), err=True)
     show_run(result.database, result.run_id, note=note)
     if any(result.counts.get(status) for status in ("failed", "skipped_budget")):
         raise typer.Exit(1)

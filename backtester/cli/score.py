@@ -10,8 +10,9 @@ import typer
 
 from backtester.cli.environment import data_folder, reports_folder
 from backtester.cli.runs import DataDir, ReportsDir, RunName, whole
-from backtester.errors import UsageError
+from backtester.errors import DataError, UsageError
 from backtester.spellings import value_of_text
+from backtester.texts.terminal import printable
 
 if TYPE_CHECKING:
     from backtester.book.costs import Costs
@@ -168,6 +169,7 @@ def score(
 
 
 def _score(asked: dict[str, Any]) -> None:
+    from backtester.cli.render import say
     from backtester.cli.render_parts import scopes_of
     from backtester.cli.render_scores import show_revisions, show_score_table, show_scores
     from backtester.rescore import rescore
@@ -182,16 +184,21 @@ def _score(asked: dict[str, Any]) -> None:
         snapshot=asked["snapshot"],
         again=asked["again"],
         book_required=bool(_OF_THE_BOOK & set(changes)) or asked["charge_model_cost"],
+        waiting=lambda line: typer.echo(line.partition(":")[0] + ": waiting for it", err=True),
     )
     label = f" ({done.label})" if done.label else ""
-    typer.echo(f"score {done.score_id} of run {done.run_id}{label}: 0 model calls")
+    say(printable(f"score {done.score_id} of run {done.run_id}{label}: 0 model calls"))
     if not done.new:
-        typer.echo("it was there already; --again makes it anew")
+        say("it was there already; --again makes it anew")
     show_revisions(done.revisions)
     typer.echo("")
     show_scores(done.database, done.run_id, score_id=done.score_id, scopes=scopes)
     typer.echo("")
     show_score_table(done.database, done.run_id)
+    for line in (*done.said, *done.left_out[1:]):
+        typer.echo(printable(line), err=True)
+    if done.left_out:
+        raise DataError(f"the score is stored; not in the database: {done.left_out[0]}")
 
 
 def _changes(asked: dict[str, Any]) -> dict[str, Any]:
@@ -274,7 +281,10 @@ def _weights(text: str) -> dict[str, float]:
         try:
             if not equals:
                 raise ValueError(f"{pair.strip()!r} is no RATING=WEIGHT")
-            found[rating.strip().capitalize()] = value_of_text(float, weight.strip())
+            name = rating.strip().capitalize()
+            if name in found:
+                raise ValueError(f"{name} is given twice: keep one of its weights")
+            found[name] = value_of_text(float, weight.strip())
         except ValueError as error:
             raise UsageError(f"--weights: {error}") from error
     return found

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from backtester.replies.cache import ReplyCache
 from backtester.runs.folder import RunFolder
 from backtester.runs.journal import Ledger
 from backtester.runs.named_memory import DEFAULT_MEMORY, OFF, NamedMemory, memory_in_force
+from backtester.settlement.memory import waiting_row
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
 from backtester.spending.ledger import SPEND_NAME
@@ -47,12 +48,11 @@ from backtester.walk.cell import (
     LessonTask,
     build_pipeline,
     decision_hash_of,
-    waiting_row,
     write_lesson,
 )
 from backtester.walk.crew import Crew
 from backtester.walk.engine import Walk
-from backtester.walk.plan import Plan, cache_folder, lay_out
+from backtester.walk.plan import Plan, cache_folder, cutoff_of, lay_out
 from tradingagents_core.protocols import Decision
 
 
@@ -134,6 +134,30 @@ class Desk:
         """
         (instrument,) = self._config(settings, ticker, day).tickers
         return market_of(self.snapshot, instrument).identity.asset_type
+
+    def require_past(
+        self, settings: Mapping[str, Any], ticker: str, day: date, *, instant: datetime
+    ) -> None:
+        """Refuse an instant before the cutoff of its date's decision, which would know the future.
+
+        Args:
+            settings: As for `decide`.
+            ticker: Likewise.
+            day: Likewise.
+            instant: With a zone; the date was taken from it.
+
+        Raises:
+            UsageError: With what to write instead.
+            DataError: The snapshot does not hold the ticker or the date.
+        """
+        config = self._config(settings, ticker, day)
+        calendar = market_of(self.snapshot, config.tickers[0]).calendar
+        cutoff = cutoff_of(calendar, config.start, config)
+        if instant < cutoff:
+            raise UsageError(
+                f"{instant.isoformat()} is before {cutoff:%Y-%m-%d %H:%M}Z, up to which a decision "
+                f"on {day} knows: ask for an earlier date"
+            )
 
     def decide(
         self, settings: Mapping[str, Any], ticker: str, day: date, *, watcher: Watcher | None = None

@@ -14,7 +14,7 @@ from backtester.runs.named_memory import OFF
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
 from backtester.spellings import ALIASES
-from backtester.walk.plan import resolve_ticker
+from backtester.walk.plan import require_session_held, resolve_ticker
 
 OF_THE_QUESTION: Final = frozenset({"tickers", "start", "end", "grid"})
 """Settings of a run that a single decision is asked with."""
@@ -111,6 +111,7 @@ def _placed(config: RunConfig, snapshot: Snapshot, day: date) -> RunConfig:
     (asked_for,) = config.tickers
     instrument = resolve_ticker(snapshot, asked_for, config)
     session = market_of(snapshot, instrument).calendar.last_on_or_before(day)
+    require_session_held(instrument, session, snapshot)
     return config.model_copy(update={"tickers": (instrument,), "start": session, "end": session})
 
 

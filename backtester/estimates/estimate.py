@@ -93,6 +93,7 @@ class Estimate:
         total: Over all nodes; a sum with an unknown part is None.
         spent: What earlier commands of the run paid, in words; empty where nothing.
         estimated: What becomes of rows that only an estimate dates.
+        moved: Listed dates that are no sessions, and where they went; empty for none.
     """
 
     run_id: str
@@ -114,6 +115,7 @@ class Estimate:
     total: NodeEstimate
     spent: str
     estimated: str
+    moved: str
 
 
 def estimate(config: RunConfig, snapshot: Snapshot, tariff: Tariff) -> Estimate:
@@ -179,6 +181,7 @@ def _summed(found: Survey, config: RunConfig, tariff: Tariff, *, spent: str) -> 
     return Estimate(
         run_id=plan.run_id,
         estimated=plan.config.estimated,
+        moved=plan.moved,
         cells=plan.cells,
         warmup=len(plan.warmup),
         cutoffs=len(plan.barriers),

@@ -245,6 +245,7 @@ def load_plan(
             # Asked for less, the vendor would seem to have lost what was never asked for.
             values["start"] = base["start"]
         values = {**base, **values}
+    _refuse_twice("option", options)
     for text in options:
         _set_option(values["options"], text)
     kinds = {word: _as_table(values.pop(word, {}), word) for word in _NAMED_BY_OTHERS}
@@ -391,6 +392,7 @@ def _words(where: str, chain: object) -> tuple[str, ...]:
 
 
 def _chains(texts: object, values: Mapping[str, Any]) -> dict[str, object]:
+    _refuse_twice("chain", texts)
     found: dict[str, object] = {}
     for text in texts if isinstance(texts, list | tuple) else ():
         table, equals, chain = str(text).partition("=")
@@ -459,6 +461,17 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
         yield prefix, ",".join(map(str, value))
     else:
         yield prefix, str(value)
+
+
+def _refuse_twice(what: str, texts: object) -> None:
+    """Refuse a name that ``NAME=VALUE`` texts give more than once."""
+    seen: set[str] = set()
+    for text in texts if isinstance(texts, list | tuple) else ():
+        name, equals, _ = str(text).partition("=")
+        name = name.strip()
+        if equals and name in seen:
+            raise UsageError(f"{what} {spellings.shown(name)} is given twice: keep one of them")
+        seen.add(name)
 
 
 def _set_option(options: dict[str, dict[str, dict[str, str]]], text: str) -> None:

@@ -15,18 +15,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from backtester import spellings
 from backtester.errors import DataError, UsageError
 from backtester.foreign_json import plain_object
+from backtester.imports.cells import day_of, rating_of, target_of, ticker_of, trial_of
 from backtester.named_files import read_named
 from backtester.parquet import read_parquet
 from tradingagents_core.ratings import read_rating, tier_of
@@ -43,11 +43,6 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "trial": ("trial",),
 }
 _NEEDED: Final = ("ticker", "date", "rating")
-# In ASCII digits: Python reads those of other scripts, and 1_000, as numbers.
-_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_WHOLE: Final = re.compile(r"[0-9]{1,9}")
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_NO_RATING: Final = frozenset({"", "none", "n/a", "na", "null", "unread", "review"})
 _ENTRY_END: Final = re.compile(r"^<!--\s*ENTRY_END\s*-->\s*$")
 _TAG: Final = re.compile(r"^\[(?P<fields>[^\[\]]*\|[^\[\]]*)\]\s*$")
 _SECTION: Final = re.compile(r"^(DECISION|REFLECTION):\s*$")
@@ -306,73 +301,12 @@ def _row(line: _Line) -> Imported:
             raise ValueError(f"its {ours} ({value.kind}) is beyond what can be read")
     return Imported(
         where=line.where,
-        ticker=_ticker(cell("ticker")),
-        day=_day(cell("date")),
-        rating=_rating(cell("rating")),
-        trial=_trial(cell("trial")),
-        price_target=_target(cell("price_target")),
+        ticker=ticker_of(cell("ticker")),
+        day=day_of(cell("date")),
+        rating=rating_of(cell("rating")),
+        trial=trial_of(cell("trial")),
+        price_target=target_of(cell("price_target")),
     )
-
-
-def _ticker(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("has no ticker")
-    return spellings.symbol(value.strip())
-
-
-def _day(value: object) -> date:
-    if isinstance(value, datetime):
-        if value.time() != datetime.min.time():
-            raise ValueError(f"{value} is an instant, not a date")
-        return value.date()
-    if isinstance(value, date):
-        return value
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("has no date")
-    word = value.strip()
-    if not _DAY.fullmatch(word):
-        raise ValueError(
-            f"{spellings.shown(word)} is no date: write it as YYYY-MM-DD, in the digits 0 to 9"
-        )
-    try:
-        return date.fromisoformat(word)
-    except ValueError:
-        raise ValueError(f"{word} is no date: no calendar has that day") from None
-
-
-def _rating(value: object) -> str | None:
-    word = "" if value is None else str(value).strip()
-    if word.casefold() in _NO_RATING:
-        return None
-    rating = tier_of(word)
-    if rating is None:
-        raise ValueError(
-            f"{spellings.shown(word)} is no rating: write Buy, Overweight, Hold, Underweight, "
-            "Sell, or nothing where a decision gave none"
-        )
-    return rating
-
-
-def _trial(value: object) -> int:
-    if value is None or value == "":
-        return 0
-    word = str(value).strip()
-    trial = int(word) if _WHOLE.fullmatch(word) else -1
-    if not 0 <= trial < 1000:
-        raise ValueError(f"trial {spellings.shown(str(value))} is no number from 0 to 999")
-    return trial
-
-
-def _target(value: object) -> float | None:
-    word = "" if value is None else str(value).strip()
-    if word.casefold() in _NO_RATING:
-        return None
-    target = float(word) if _NUMBER.fullmatch(word) else math.nan
-    if not (math.isfinite(target) and target > 0.0):
-        raise ValueError(
-            f"price target {spellings.shown(word)} is no number above 0: write it as 1000.5"
-        )
-    return target
 
 
 # ---------------------------------------------------------------------------------- memory log
@@ -435,10 +369,10 @@ def _of_entry(entry: _Entry, where: str) -> tuple[Imported, bool]:
         raise ValueError("its first line is not [date | ticker | rating | ...]")
     day, ticker, word = entry.fields[:3]
     declared = read_rating(entry.decision)
-    rating = declared.rating if entry.decision else _rating(word)
+    rating = declared.rating if entry.decision else rating_of(word)
     told = tier_of(word)
     row = Imported(
-        where=where, ticker=_ticker(ticker), day=_day(day), rating=rating, text=entry.decision
+        where=where, ticker=ticker_of(ticker), day=day_of(day), rating=rating, text=entry.decision
     )
     return row, told is not None and told != rating
 
@@ -492,8 +426,8 @@ def _of_state(state: Mapping[str, Any], where: str, path: Path, trial: int) -> I
         ticker = path.parent.parent.name
     return Imported(
         where=where,
-        ticker=_ticker(ticker),
-        day=_day(state.get("trade_date")),
+        ticker=ticker_of(ticker),
+        day=day_of(state.get("trade_date")),
         rating=read_rating(text).rating,
         trial=trial,
         text=text,

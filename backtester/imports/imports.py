@@ -17,14 +17,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from backtester.backtest import Publisher
-from backtester.calendar import Calendar
 from backtester.config import RunConfig
 from backtester.errors import DataError
 from backtester.imports.files import BadRow, Contents, Imported, read_decisions
+from backtester.imports.placing import Placing, fills_before_dates
 from backtester.loading import load_config
+from backtester.publication import Publisher
 from backtester.records import CellKey, CellRecord
 from backtester.runs.folder import (
+    DECIDED_LATER,
+    EARLY_FILLS,
     EXTERNAL,
     RESULTS_VERSION,
     RunFolder,
@@ -36,9 +38,10 @@ from backtester.runs.folder import (
 )
 from backtester.runs.journal import Journal, Ledger, Record
 from backtester.runs.root import results_root
+from backtester.schema import known_at_day
 from backtester.score.definition import run_definition
 from backtester.score.keeping import Decisions, is_kept, make_score
-from backtester.settlement.broker import FILLS, settle
+from backtester.settlement.broker import settle
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot, open_snapshot
 from backtester.walk.cell import decision_hash_of, lesson_row
@@ -90,7 +93,7 @@ def import_decisions(
         source: File or folder, see `import_files`.
         settings: Fields of `RunConfig`: snapshot, folders, horizon, entry, benchmark, name ...
         skip_bad: Leave bad rows out instead of storing nothing.
-        strict_dates: A date that is no session is a bad row, instead of moving, see `_session`.
+        strict_dates: A date that is no session is a bad row, instead of moving, see `placing`.
 
     Raises:
         DataError: The source or snapshot is not there or damaged, or a row is bad.
@@ -159,9 +162,10 @@ def _placed(
     bad: list[BadRow] = []
     contested: set[CellKey] = set()
     repeated = 0
+    placing = Placing.of(asked, snapshot)
     for row in contents.rows:
         try:
-            key = _key(row, snapshot, asked, strict_dates=strict_dates)
+            key = _key(row, snapshot, placing, strict_dates=strict_dates)
         except (ValueError, DataError) as error:
             bad.append(BadRow(where=row.where, problem=" ".join(str(error).split())))
             continue
@@ -170,6 +174,7 @@ def _placed(
             rows[key] = row
         elif (before.rating, before.price_target) == (row.rating, row.price_target):
             repeated += 1
+            rows[key] = min(before, row, key=lambda one: _distance(one, key))
         else:
             contested.add(key)
             said = f"{before.rating or 'no rating'} there, {row.rating or 'no rating'} here"
@@ -186,7 +191,12 @@ def _placed(
     )
 
 
-def _key(row: Imported, snapshot: Snapshot, asked: RunConfig, *, strict_dates: bool) -> CellKey:
+def _distance(row: Imported, key: CellKey) -> tuple[int, date]:
+    """Order rows that say the same: a decision existed from the first of them on its session."""
+    return abs((row.day - key.session).days), row.day
+
+
+def _key(row: Imported, snapshot: Snapshot, placing: Placing, *, strict_dates: bool) -> CellKey:
     if not snapshot.start <= row.day <= snapshot.end:
         raise ValueError(
             f"{row.day} is outside snapshot {snapshot.name}, which covers {snapshot.start} to "
@@ -201,28 +211,8 @@ def _key(row: Imported, snapshot: Snapshot, asked: RunConfig, *, strict_dates: b
     calendar = market_of(snapshot, instrument).calendar
     if strict_dates and not calendar.is_session(row.day):
         raise ValueError(f"{row.day} is no session of {row.ticker}'s calendar")
-    session = _session(calendar, row.day, snapshot, asked)
+    session = placing.session_of(calendar, row.day)
     return CellKey(session=session, ticker=instrument, trial=row.trial)
-
-
-def _session(calendar: Calendar, day: date, snapshot: Snapshot, asked: RunConfig) -> date:
-    """Return the session of a decision: its date, or a neighbour where that is none.
-
-    It is the one before only where the fill then comes later than the date: decided at a close
-    and filled in the next session. Else it is the one after, for nothing fills before it was
-    decided.
-    """
-    if calendar.is_session(day):
-        return day
-    if asked.decision_time == "close" and FILLS[asked.entry_rule][0] > 0:
-        session = calendar.last_on_or_before(day)
-        if session < snapshot.start:
-            raise ValueError(f"{day} is no session, and the one before is not in {snapshot.name}")
-        return session
-    after = calendar.sessions(day, min(snapshot.end, calendar.last_day))
-    if not after:
-        raise ValueError(f"{day} is no session, and the one after is not in {snapshot.name}")
-    return after[0]
 
 
 # -------------------------------------------------------------------------------------- the run
@@ -258,7 +248,12 @@ class _ExternalRun:
         identity = {
             **config.identity_fields(),
             "analysts": [],
-            EXTERNAL: {"form": form, "decisions_sha256": _digest(cells)},
+            EXTERNAL: {
+                "form": form,
+                "decisions_sha256": _digest(cells),
+                EARLY_FILLS: _early_fills(rows, snapshot, config),
+                DECIDED_LATER: [str(key) for key, row in rows.items() if row.day > key.session],
+            },
             "grid_sessions": _grids(cells),
             "snapshot_id": snapshot.id,
             "prompt_fingerprint": _NONE,
@@ -279,7 +274,9 @@ class _ExternalRun:
         """Write folder, journal and score, and publish them."""
         folder = RunFolder(self.config.reports_dir / self.run_id)
         folder.create()
+        ready = Publisher(self.config.reports_dir, folder)
         with folder.lock():
+            ready.make_ready()
             new = self._write(folder)
             manifest = folder.read_manifest()
             with closing(Journal.open(folder.journal_path)) as journal:
@@ -297,7 +294,7 @@ class _ExternalRun:
             moved_on=placed.moved_on,
             repeated=placed.repeated,
             skipped=skipped,
-            notes=contents.notes,
+            notes=(*contents.notes, *ready.notes, *publisher.notes),
             new=new,
         )
 
@@ -342,15 +339,24 @@ class _ExternalRun:
         )
         if not is_kept(folder, manifest.results_root, definition):
             decisions = Decisions.of(folder, manifest.results_root, ledger)
-            make_score(decisions, definition, snapshot=self.snapshot, own=True)
+            later = manifest.decided_later
+            make_score(
+                replace(decisions, later=later), definition, snapshot=self.snapshot, own=True
+            )
 
 
 def _cell(key: CellKey, row: Imported, snapshot: Snapshot, config: RunConfig) -> CellRecord:
+    """Return a decision as a cell; on a date without a session it knew what that day told."""
     calendar = market_of(snapshot, key.ticker).calendar
-    typed = {"price_target": row.price_target, "rating": row.rating}
+    known = cutoff_of(calendar, key.session, config)
+    typed = {
+        "date": row.day.isoformat(),
+        "price_target": row.price_target,
+        "rating": row.rating,
+    }
     return CellRecord(
         key=key,
-        cutoff=cutoff_of(calendar, key.session, config),
+        cutoff=known if row.day == key.session else known_at_day(row.day, calendar.tz),
         symbol=row.ticker,
         status="unread" if row.rating is None else "done",
         error_class=None,
@@ -387,6 +393,20 @@ def _with_results(
 def _digest(cells: Sequence[CellRecord]) -> str:
     lines = [f"{cell.key}|{cell.symbol}|{cell.typed}|{cell.decision}" for cell in cells]
     return hashlib.sha256("\x1e".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _early_fills(
+    rows: Mapping[CellKey, Imported], snapshot: Snapshot, config: RunConfig
+) -> dict[str, int]:
+    """Return how many decisions would fill before their date, by entry rule; 0 is left out."""
+    counts = Counter(
+        rule
+        for key, row in rows.items()
+        for rule in fills_before_dates(
+            market_of(snapshot, key.ticker).calendar, key.session, row.day, config.decision_time
+        )
+    )
+    return dict(sorted(counts.items()))
 
 
 def _grids(cells: Sequence[CellRecord]) -> dict[str, list[str]]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from backtester.backtest import Publisher, read_whole
 from backtester.errors import DataError, UsageError
 from backtester.packs.packs import LaidDown, lay_down
+from backtester.publication import Publisher, read_whole
 from backtester.replies.cache import ReplyCache
 from backtester.replies.recordings import Unpacked, unpack
 from backtester.runs.folder import RunFolder, RunManifest

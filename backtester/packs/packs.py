@@ -17,11 +17,11 @@ from typing import Any, Final
 import orjson
 from pydantic import ValidationError
 
-from backtester.backtest import read_whole
 from backtester.config import RunConfig, is_identity
 from backtester.errors import DataError, UsageError
 from backtester.foreign_json import plain_object
 from backtester.loading import recorded_config
+from backtester.publication import read_whole
 from backtester.replies.answers import CacheRecord, request_problem
 from backtester.replies.cache import CacheProblem, ReplyCache
 from backtester.replies.cassette import Head, Written, items, write_cassette

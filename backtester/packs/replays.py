@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from backtester.backtest import Publisher, keep_own_score, read_whole
+from backtester.backtest import keep_own_score
 from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
 from backtester.loading import recorded_config
 from backtester.network import network_blocked
 from backtester.packs.packs import lay_down
+from backtester.publication import Publisher, read_whole
 from backtester.runs.folder import RunFolder, RunManifest
 from backtester.runs.journal import Journal, Ledger
 from backtester.runs.root import part_roots, results_root

@@ -35,6 +35,12 @@ RESULTS_VERSION: Final = 2
 EXTERNAL: Final = "external"
 """Key of an identity that marks decisions which were made elsewhere."""
 
+EARLY_FILLS: Final = "fills_before_dates"
+"""Key in what `EXTERNAL` holds: entry rule -> decisions that it would fill before their date."""
+
+DECIDED_LATER: Final = "decided_later"
+"""Key in what `EXTERNAL` holds: cells that were decided after the close of their session."""
+
 EXTERNAL_LABEL: Final = "external: no prompts, no leak proof"
 
 DATABASE_NAME: Final = "results.duckdb"
@@ -158,6 +164,11 @@ class RunManifest(BaseModel):
         """What to say of decisions that were made elsewhere; None for a run of this product."""
         return EXTERNAL_LABEL if EXTERNAL in self.identity else None
 
+    @property
+    def decided_later(self) -> frozenset[str]:
+        """Cells (as ``str(key)``) that were decided after the close of their session."""
+        return frozenset(self.identity.get(EXTERNAL, {}).get(DECIDED_LATER, ()))
+
     def require_prompts(self) -> None:
         """Refuse what cannot be done without the run's own prompts.
 
@@ -237,8 +248,11 @@ class RunFolder:
             ) from error
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, *, wait_s: float = 0.0) -> Iterator[None]:
         """Hold the run's OS lock; the kernel frees it when its holder dies.
+
+        Args:
+            wait_s: How long to wait for another holder.
 
         Raises:
             RunLocked: Another process holds it; the message names the process.
@@ -246,7 +260,7 @@ class RunFolder:
         holder = self.path / ".holder"
         lock = FileLock(self.path / ".lock")
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=wait_s)
         except Timeout as error:
             who = _holder_of(holder)
             raise RunLocked(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,16 +24,17 @@ from backtester.baselines import (
     baseline_weights,
 )
 from backtester.book.columns import BookColumns
-from backtester.book.simulation import Bench, Signal
+from backtester.book.simulation import Bench
 from backtester.book.walk import fills_first
 from backtester.calendar import Calendar
 from backtester.columnar import Rows
 from backtester.errors import BacktesterError, DataError
+from backtester.records import RATINGS
 from backtester.score.definition import ScoreDefinition
 from backtester.score.figures import LEVEL, interval_row
 from backtester.score.records import RATINGS_BOOK, EquityRow, MetricRow, OrderRow, PositionRow
-from backtester.score.standing import Standing
 from backtester.settlement.benchmark import benchmark_for
+from backtester.settlement.decided import Decided
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.inference import mean_interval
@@ -49,6 +49,7 @@ from backtester.statistics.metrics import (
 from backtester.statistics.precision import METHOD, Precision
 
 Floats = npt.NDArray[np.float64]
+Days = npt.NDArray[np.datetime64]
 T = TypeVar("T")
 
 _MEASURED_AGAINST: Final = ("buy_and_hold", "equal_weight")
@@ -67,7 +68,7 @@ class Stage:
         end: Last session of equity: the exit of the last decision's window, or the last session
             that the snapshot covers.
         sessions: All sessions of the instruments' calendars in the years around, ascending.
-        grids: Decision sessions by ticker, of all lanes.
+        grids: Decision sessions by ticker, of all lanes; as an array in `days`.
         bench: Prices, laid out once for all books.
         levels: Benchmark by the dates of a curve, kept for the books that share them.
     """
@@ -79,6 +80,7 @@ class Stage:
     end: date
     sessions: tuple[date, ...]
     grids: Mapping[str, tuple[date, ...]]
+    days: Mapping[str, Days]
     bench: Bench
     levels: dict[tuple[date, ...], list[float | None] | None] = field(default_factory=dict)
 
@@ -88,19 +90,15 @@ class Stage:
         return fills_first(self.definition.book_rule())
 
 
-def stage_of(
-    definition: ScoreDefinition, cells: Sequence[Standing], snapshot: Snapshot
-) -> Stage | None:
+def stage_of(definition: ScoreDefinition, cells: Decided, snapshot: Snapshot) -> Stage | None:
     """Return where the books of a score are played, or None without a decision."""
-    if not cells:
+    if not len(cells):
         return None
-    days: dict[str, set[date]] = {}
-    for cell in cells:
-        days.setdefault(cell.key.ticker, set()).add(cell.key.session)
-    grids = {ticker: tuple(sorted(found)) for ticker, found in sorted(days.items())}
+    decided = {ticker: np.unique(cells.day[rows]) for ticker, rows in cells.by_ticker()}
+    grids = {ticker: tuple(days.tolist()) for ticker, days in decided.items()}
     calendars = {ticker: market_of(snapshot, ticker).calendar for ticker in grids}
     ends = [_exit(calendars[t], grid[-1], definition.horizon) for t, grid in grids.items()]
-    start = min(cell.key.session for cell in cells)
+    start = min(grid[0] for grid in grids.values())
     end = max(min(max(ends), snapshot.end), start)
     years = (date(start.year, 1, 1), date(end.year, 12, 31))
     around: set[date] = set()
@@ -115,6 +113,7 @@ def stage_of(
         end=end,
         sessions=tuple(sorted(around)),
         grids=grids,
+        days=decided,
         bench=Bench(snapshot=snapshot, tickers=tuple(grids), start=start, end=end),
     )
 
@@ -164,14 +163,11 @@ class ScoredBook:
         kept = curve[: worth + 1]
         return tuple(after / before - 1.0 for before, after in pairwise(kept))
 
-    def dates(self, calendar_before: date) -> tuple[date, ...]:
-        """Return the date of each step of the curve.
-
-        Args:
-            calendar_before: The session before the first one.
-        """
-        front = [calendar_before] if self.result.fills_first else []
-        return (*front, *self.result.equity.column("session"))
+    @cached_property
+    def dates(self) -> tuple[date, ...]:
+        """Date of each step of the curve; the start cash in front is of the first session too."""
+        days = self.result.equity.column("session")
+        return (*(days[:1] if self.result.fills_first else ()), *days)
 
     def equity_rows(self) -> Rows[EquityRow]:
         """Return the rows of table ``equity``."""
@@ -241,9 +237,7 @@ class PlayedBooks:
     random: Floats
 
 
-def play_books(
-    stage: Stage, cells: Sequence[Standing], random: Mapping[str, Floats]
-) -> PlayedBooks:
+def play_books(stage: Stage, cells: Decided, random: Mapping[str, Floats]) -> PlayedBooks:
     """Play the run's own ratings, every baseline and random ratings, in one walk.
 
     Args:
@@ -285,7 +279,7 @@ def play_books(
     )
 
 
-def flaw_of_own(stage: Stage, cells: Sequence[Standing]) -> BacktesterError | None:
+def flaw_of_own(stage: Stage, cells: Decided) -> BacktesterError | None:
     """Return why the book of the ratings alone cannot be kept, or None where it can."""
     try:
         lanes = _lane_weights(stage, cells)
@@ -299,33 +293,19 @@ def flaw_of_own(stage: Stage, cells: Sequence[Standing]) -> BacktesterError | No
     return None
 
 
-def _lane_weights(stage: Stage, cells: Sequence[Standing]) -> Mapping[int, Mapping[str, Floats]]:
+def _lane_weights(stage: Stage, cells: Decided) -> Mapping[int, Mapping[str, Floats]]:
     """Return what the ratings of each lane want, by ticker; NaN where they leave the position."""
     policy = stage.definition.policy
-    places = {
-        ticker: {day: at for at, day in enumerate(days)} for ticker, days in stage.grids.items()
-    }
-    worth: dict[str | None, float] = {}
+    weights = [policy.weight_of(rating) for rating in (*RATINGS, None)]
+    worth = np.array([math.nan if weight is None else weight for weight in weights])
     lanes: dict[int, dict[str, Floats]] = {}
-    for trial in sorted({cell.key.trial for cell in cells}):
+    for trial in np.unique(cells.trial).tolist():
         lanes[trial] = {ticker: np.full(len(days), np.nan) for ticker, days in stage.grids.items()}
-    for cell in cells:
-        if cell.rating not in worth:
-            weight = policy.weight_of(cell.rating)
-            worth[cell.rating] = math.nan if weight is None else weight
-        key = cell.key
-        lanes[key.trial][key.ticker][places[key.ticker][key.session]] = worth[cell.rating]
+        lane = cells.at(cells.trial == trial)
+        for ticker, rows in lane.by_ticker():
+            places = np.searchsorted(stage.days[ticker], lane.day[rows])
+            lanes[trial][ticker][places] = worth[lane.rating[rows]]
     return lanes
-
-
-def lanes_of(cells: Sequence[Standing]) -> dict[int, list[Signal]]:
-    """Return the ratings of each lane, in the order of their cells."""
-    lanes: dict[int, list[Signal]] = {}
-    for cell in cells:
-        key = cell.key
-        signal = Signal(ticker=key.ticker, session=key.session, rating=cell.rating)
-        lanes.setdefault(key.trial, []).append(signal)
-    return dict(sorted(lanes.items()))
 
 
 def _baseline_weights(stage: Stage) -> Mapping[str, BaselineWeights]:
@@ -369,7 +349,7 @@ def _row(book: ScoredBook, measure: Measure) -> MetricRow:
 
 def measures_of(book: ScoredBook, stage: Stage, *, benchmark: bool) -> Mapping[str, Measure]:
     """Return the performance of a book by name of the figure."""
-    dates = book.dates(_before(stage))
+    dates = book.dates
     curve = book.curve
     if benchmark and dates not in stage.levels:
         stage.levels[dates] = _benchmark_levels(stage, dates)
@@ -380,14 +360,6 @@ def measures_of(book: ScoredBook, stage: Stage, *, benchmark: bool) -> Mapping[s
         periods_per_year=periods_per_year(stage.sessions, stage.start, stage.end),
         benchmark=levels,
         rf_annual=stage.definition.rf_annual,
-    )
-
-
-def _before(stage: Stage) -> date:
-    calendar = market_of(stage.snapshot, stage.tickers[0]).calendar
-    return max(
-        calendar.last_on_or_before(date.fromordinal(stage.start.toordinal() - 1)),
-        calendar.first_day,
     )
 
 
@@ -407,9 +379,9 @@ def _trading(book: ScoredBook, stage: Stage) -> Iterable[Measure]:
     for name in ("commission", "slippage", "dividends", "interest", "borrow"):
         value = math.fsum(rows.column(name))
         yield Measure(name=name, value=value, unit=book.result.currency, n=len(rows))
-    states = Counter(orders.column("status"))
+    states = orders.table.column("status")
     for status in ("filled", "partial", "rejected", "pending"):
-        count = float(states[status])
+        count = float(states.filter(pc.equal(states, pa.scalar(status))).length())
         yield Measure(name=f"orders_{status}", value=count, unit="count", n=len(orders))
 
 
@@ -426,18 +398,20 @@ def common_benchmark(stage: Stage) -> str | None:
 def _benchmark_levels(stage: Stage, dates: Sequence[date]) -> list[float | None] | None:
     """Return the benchmark's value at each step of a curve, on its own basis.
 
-    A step in front of the first session stands at that session's close: the book has not been in
-    the market before.
+    A step in front of the first session stands where the first orders may fill: at that session's
+    open, or at its close.
     """
     held = common_benchmark(stage)
     if held is None or not dates:
         return None
     market = market_of(stage.snapshot, held)
-    first = _front(dates, stage)
     base = None
     levels: list[float | None] = []
-    for day in dates:
-        quote = market.last_close(since=stage.snapshot.start, until=max(day, first))
+    for at, day in enumerate(dates):
+        quote = market.quote(day, "close")
+        quote = quote or market.last_close(since=stage.snapshot.start, until=day)
+        if at == 0 and stage.fills_first and stage.definition.entry_rule == "open":
+            quote = market.quote(day, "open") or quote
         if quote is None:
             levels.append(None)
             continue
@@ -448,10 +422,6 @@ def _benchmark_levels(stage: Stage, dates: Sequence[date]) -> list[float | None]
         # A level beyond a float is none either.
         levels.append(level if 0.0 < level < math.inf else None)
     return levels
-
-
-def _front(dates: Sequence[date], stage: Stage) -> date:
-    return max(dates[0], stage.start)
 
 
 def against_others(

@@ -6,28 +6,31 @@ three give the same score.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import numpy as np
 
 from backtester.baselines import PLACEBO
 from backtester.columnar import joined
 from backtester.errors import BacktesterError, UsageError
-from backtester.records import CellKey, CellRecord, LessonRecord, ReturnRecord
+from backtester.records import CellKey, CellRecord, CellStatus, LessonRecord, ReturnRecord
 from backtester.score.books import (
     ScoredBook,
     against_others,
     book_figures,
     flaw_of_own,
-    lanes_of,
     play_books,
     stage_of,
 )
 from backtester.score.charges import ModelBill, bill_of, charged_with
 from backtester.score.definition import ScoreDefinition
 from backtester.score.earnings import Settled
-from backtester.score.event_study import Event, event_study
+from backtester.score.event_study import event_study
 from backtester.score.figures import decision_figures
+from backtester.score.fold_figures import fold_figures
+from backtester.score.later import first_seen
 from backtester.score.placebo import placebo_figures, random_weights
 from backtester.score.records import (
     RATINGS_BOOK,
@@ -39,12 +42,12 @@ from backtester.score.records import (
     PositionRow,
     Row,
 )
-from backtester.score.standing import Standing
 from backtester.score.trials import KnownTrials
+from backtester.settlement.decided import Decided, Standing
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.folds import Fold, walk_forward_folds
 
-SCORED: Final = ("done", "unread")
+SCORED: Final[tuple[CellStatus, ...]] = ("done", "unread")
 """States of a cell that has a return; the others carry their position in the book."""
 
 
@@ -75,6 +78,7 @@ def score_decisions(
     results_root: str,
     own_returns: Mapping[CellKey, ReturnRecord] | None = None,
     lessons: Mapping[CellKey, LessonRecord] | None = None,
+    later: Set[str] = frozenset(),
     book_required: bool = False,
 ) -> Score:
     """Score the decisions of a run.
@@ -86,14 +90,15 @@ def score_decisions(
         results_root: Of the run.
         own_returns: Returns at the definition's own horizon that are known already.
         lessons: Of the run: the models are paid for them too, where a score charges that.
+        later: Cells (as ``str(key)``) that were decided after the close of their session.
         book_required: Refuse where no book can be kept; else the score says why it has none.
 
     Raises:
         UsageError: A window without decisions, or no book where one is required.
         DataError: An instrument that the snapshot does not hold.
     """
-    inside = _in_window(cells, definition)
-    decided = [cell for cell in inside if cell.status in SCORED]
+    inside = _in_window(Decided.of(cells), definition)
+    decided = inside.at(inside.has_status(*SCORED))
     settled = Settled(decided, definition, snapshot, own_returns or {})
     figures = tuple(_figures(settled, definition))
     bill = (
@@ -106,26 +111,18 @@ def score_decisions(
             HorizonRow, [settled.horizon_table(horizon) for horizon in definition.horizons]
         ),
         "metrics": (*figures, *books.figures),
-        "event_study": _events(decided, definition, snapshot),
+        "event_study": _events(first_seen(decided, later, snapshot), definition, snapshot),
         "orders": joined(OrderRow, [book.order_rows() for book in books.kept]),
         "positions": joined(PositionRow, [book.position_rows() for book in books.own]),
         "equity": joined(EquityRow, [book.equity_rows() for book in books.kept]),
     }
-    return Score(
-        definition=definition,
-        results_root=results_root,
-        rows=rows,
-        no_book=books.problem,
-    )
+    return Score(definition=definition, results_root=results_root, rows=rows, no_book=books.problem)
 
 
-def _in_window(cells: Sequence[Standing], definition: ScoreDefinition) -> list[Standing]:
-    inside = [
-        cell
-        for cell in cells
-        if cell.scored and definition.first <= cell.key.session <= definition.last
-    ]
-    return sorted(inside, key=lambda c: (c.key.session, c.key.ticker, c.key.trial))
+def _in_window(cells: Decided, definition: ScoreDefinition) -> Decided:
+    first, last = np.datetime64(definition.first), np.datetime64(definition.last)
+    inside = cells.at(cells.scored & (first <= cells.day) & (cells.day <= last))
+    return inside.at(np.lexsort((inside.trial, inside.ticker, inside.day)))
 
 
 def _whole(cells: Sequence[Standing]) -> list[CellRecord]:
@@ -157,17 +154,10 @@ def _figures(settled: Settled, definition: ScoreDefinition) -> Iterator[MetricRo
 
 
 def _events(
-    decided: Sequence[Standing], definition: ScoreDefinition, snapshot: Snapshot
+    decided: Decided, definition: ScoreDefinition, snapshot: Snapshot
 ) -> tuple[EventRow, ...]:
-    tickers = {cell.key.ticker for cell in decided}
-    benchmarks = {ticker: definition.benchmark_of(ticker) for ticker in tickers}
-    return event_study(
-        [
-            Event(cell.key.ticker, cell.key.session, cell.rating, benchmarks[cell.key.ticker])
-            for cell in decided
-        ],
-        snapshot,
-    )
+    benchmarks = {ticker: definition.benchmark_of(ticker) for ticker in decided.tickers}
+    return event_study(decided, benchmarks, snapshot)
 
 
 # --------------------------------------------------------------------------------- the books
@@ -186,7 +176,7 @@ class _Books:
 
 
 def _books(
-    inside: Sequence[Standing],
+    inside: Decided,
     definition: ScoreDefinition,
     snapshot: Snapshot,
     bill: ModelBill | None,
@@ -204,9 +194,8 @@ def _books(
         if required:
             raise
         return _without_books(error)
-    lanes = lanes_of(inside)
     try:
-        played = play_books(stage, inside, random_weights(next(iter(lanes.values())), stage))
+        played = play_books(stage, inside, random_weights(inside, stage))
     except BacktesterError:
         flaw = flaw_of_own(stage, inside)
         if flaw is None:
@@ -224,6 +213,7 @@ def _books(
     for book in own:
         figures += against_others(book, others, stage)
     figures += placebo_figures(own, played.random, stage)
+    figures += fold_figures((*own, *others), stage)
     return _Books(own=own, baselines=others, figures=tuple(figures))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from types import MappingProxyType
@@ -19,14 +19,16 @@ from backtester.config import (
     RunConfig,
 )
 from backtester.errors import UsageError
+from backtester.runs.folder import EARLY_FILLS
 from backtester.score.labels import score_slug
 from backtester.score.trials import canonical_json, hash_of, what_was_tried
-from backtester.settlement.broker import ScoreRule
+from backtester.settlement.broker import FILLS, ScoreRule
+from backtester.spellings import shown
 from backtester.statistics.folds import walk_forward_folds
 
 DEFAULT_SCORE: Final = "default"
 HORIZONS: Final = (1, 5, 20)
-"""Horizons, in sessions, that every score has beside its own."""
+"""Horizons, in sessions, that every score has beside its own, if its entry rule leaves time."""
 
 PLACEBO_DRAWS: Final = 200
 MOST_DRAWS: Final = 100_000
@@ -204,7 +206,12 @@ class ScoreDefinition:
 
 
 def run_definition(
-    config: RunConfig, *, run_id: str, snapshot_id: str, universe: tuple[str, ...]
+    config: RunConfig,
+    *,
+    run_id: str,
+    snapshot_id: str,
+    universe: tuple[str, ...],
+    grids: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ScoreDefinition:
     """Return the definition of a run's own score.
 
@@ -213,8 +220,10 @@ def run_definition(
         run_id: The run.
         snapshot_id: Its snapshot.
         universe: Its instruments.
+        grids: Instrument -> its decision sessions, as a run's identity has them: a first date that
+            is no session is decided on one before the run's start, and counts.
     """
-    least = 2 if config.entry_rule == "next_close" else 1
+    sessions = [date.fromisoformat(day) for grid in grids.values() for day in grid[:1]]
     return ScoreDefinition(
         run_id=run_id,
         universe=tuple(sorted(universe)),
@@ -222,15 +231,50 @@ def run_definition(
         decision_time=config.decision_time,
         entry_rule=config.entry_rule,
         horizon=config.horizon,
-        horizons=tuple(horizon for horizon in HORIZONS if horizon >= least),
+        horizons=_long_enough(HORIZONS, config.entry_rule),
         benchmark=config.benchmark,
         benchmark_map=dict(config.benchmark_map),
         haircut=config.delisting_haircut,
         costs=DEFAULT_COSTS,
-        first=config.start,
+        first=min((config.start, *sessions)),
         last=config.end,
         score_id=DEFAULT_SCORE,
     )
+
+
+def require_filled_after_dates(
+    definition: ScoreDefinition, external: Mapping[str, Any] | None
+) -> None:
+    """Refuse to fill decisions that were made elsewhere before the date that they bear.
+
+    A date that is no session stands on a session beside it, and on the one before if the import's
+    own entry rule fills after it. Another rule need not.
+
+    Args:
+        definition: How they are to be scored.
+        external: What the identity of an imported run says of it, or None for another run.
+
+    Raises:
+        UsageError: With what to do.
+    """
+    if external is None:
+        return
+    rule = definition.entry_rule
+    when = " --decision-time open" if definition.decision_time == "open" else ""
+    way = f"import them again with --entry {rule}{when}, which puts each where it fills later"
+    early = external.get(EARLY_FILLS)
+    if early is None and FILLS[rule][0] == 0:
+        raise UsageError(
+            f"run {definition.run_id} does not say which of its dates were no sessions, so entry "
+            f"rule {rule!r} could fill decisions before they were made: {way}"
+        )
+    count = (early or {}).get(rule, 0)
+    if count:
+        those = "1 decision" if count == 1 else f"{count} decisions"
+        raise UsageError(
+            f"entry rule {rule!r} would fill {those} of run {definition.run_id} before the date "
+            f"in the file, which is no session: {way}"
+        )
 
 
 def changed(definition: ScoreDefinition, **changes: Any) -> ScoreDefinition:
@@ -239,8 +283,16 @@ def changed(definition: ScoreDefinition, **changes: Any) -> ScoreDefinition:
     Where nothing differs it is the same one.
 
     Raises:
-        UsageError: A window that lies past the first one, or rules that do not fit.
+        UsageError: A window that lies past the first one, rules that do not fit, or a decision
+            time that is not the run's.
     """
+    when = changes.get("decision_time", definition.decision_time)
+    if when != definition.decision_time:
+        raise UsageError(
+            f"decision_time {shown(str(when))}: these decisions were made at the "
+            f"{definition.decision_time} of their session, which a score cannot change: leave it "
+            "out, or decide anew"
+        )
     first, last = changes.get("first", definition.first), changes.get("last", definition.last)
     if first > definition.last:
         raise UsageError(
@@ -250,8 +302,16 @@ def changed(definition: ScoreDefinition, **changes: Any) -> ScoreDefinition:
         raise UsageError(
             f"{last} is before the first day of decisions, {definition.first}: end the window later"
         )
+    if "horizons" not in changes:
+        rule = changes.get("entry_rule", definition.entry_rule)
+        changes["horizons"] = _long_enough(definition.horizons, rule)
     made = replace(definition, **{**changes, "score_id": ""})
     if made.document() == definition.document():
         return definition
     front = score_slug(made.document(), definition.document())
     return replace(made, score_id=made._made_id(front))
+
+
+def _long_enough(horizons: Sequence[int], rule: str) -> tuple[int, ...]:
+    """Return the horizons that nobody asked for and that end after a fill of an entry rule."""
+    return tuple(horizon for horizon in horizons if horizon >= 2 or rule != "next_close")

@@ -94,7 +94,9 @@ def trials_of_stored(stored: StoredScore) -> tuple[ScoredTrial, ...]:
     figures = [
         row
         for row in stored.tables["metrics"].to_pylist()
-        if row["subject"] == RATINGS_BOOK and row["metric"] == "sharpe_per_session"
+        if row["subject"] == RATINGS_BOOK
+        and row["metric"] == "sharpe_per_session"
+        and row["scope"] == "all"
     ]
     ratios = {row["trial"]: row for row in figures if row["trial"] is not None}
     lines = []
@@ -126,7 +128,9 @@ def _fingerprint(returns: Mapping[date, float]) -> str:
 def _ratios(score: Score) -> dict[int, _Ratio]:
     figures: dict[int, dict[str, MetricRow]] = {}
     for row in score.rows["metrics"]:
-        if isinstance(row, MetricRow) and row.subject == RATINGS_BOOK and row.trial is not None:
+        if not isinstance(row, MetricRow) or row.scope != "all":
+            continue
+        if row.subject == RATINGS_BOOK and row.trial is not None:
             figures.setdefault(row.trial, {})[row.metric] = row
     return {
         lane: _Ratio(

@@ -16,7 +16,7 @@ from backtester.columnar import Rows
 from backtester.records import DIRECTION, RATINGS, CellKey, ReturnRecord
 from backtester.score.definition import ScoreDefinition
 from backtester.score.records import HorizonRow
-from backtester.score.standing import Standing
+from backtester.settlement.decided import Decided
 from backtester.settlement.many import settle_all, table_of_returns
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
@@ -24,8 +24,6 @@ from backtester.snapshots.snapshot import Snapshot
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Days = npt.NDArray[np.datetime64]
-UNRATED = len(RATINGS)
-"""Place of a decision without a rating, behind those of the five."""
 
 
 class ReturnRows(Rows[ReturnRecord]):
@@ -128,7 +126,7 @@ class Settled:
 
     def __init__(
         self,
-        decided: Sequence[Standing],
+        decided: Decided,
         definition: ScoreDefinition,
         snapshot: Snapshot,
         known: Mapping[CellKey, ReturnRecord],
@@ -144,12 +142,9 @@ class Settled:
         Raises:
             DataError: See `settle`.
         """
-        names = np.array([cell.key.ticker for cell in decided], dtype=object)
-        tickers, self._ticker = np.unique(names, return_inverse=True)
-        self._tickers: tuple[str, ...] = tuple(tickers.tolist())
-        self._day = np.array([cell.key.session for cell in decided], dtype="datetime64[D]")
-        places: dict[str | None, int] = {rating: at for at, rating in enumerate(RATINGS)}
-        places[None] = UNRATED
+        given, self._ticker = np.unique(decided.ticker, return_inverse=True)
+        self._tickers = tuple(decided.tickers[place] for place in given.tolist())
+        self._day, self._rating = decided.day, decided.rating
         self._tables = {
             horizon: _settled(
                 decided,
@@ -161,9 +156,8 @@ class Settled:
             )
             for horizon in definition.horizons
         }
-        self._rating = np.array([places[cell.rating] for cell in decided], dtype=np.int64)
         self.returns = ReturnRows(self._tables[definition.horizon], definition.score_id)
-        self.clock = Clock.of(self._tickers, snapshot) if decided else None
+        self.clock = Clock.of(self._tickers, snapshot) if len(decided) else None
 
     def earnings(self, horizon: int) -> Earnings:
         """Return the numbers of one horizon."""
@@ -196,7 +190,7 @@ class Settled:
 
 
 def _settled(
-    decided: Sequence[Standing],
+    decided: Decided,
     definition: ScoreDefinition,
     snapshot: Snapshot,
     known: Mapping[CellKey, ReturnRecord],
@@ -204,15 +198,13 @@ def _settled(
     tickers: Sequence[str],
 ) -> pa.Table:
     rules = {ticker: definition.rule_for(horizon, ticker) for ticker in tickers}
-    there = [at for at, cell in enumerate(decided) if cell.key in known] if known else []
-    if not there:
-        return settle_all(decided, snapshot=snapshot, rules=rules)
-    old = table_of_returns([known[decided[at].key] for at in there])
-    if len(there) == len(decided):
+    found = [known.get(cell.key) for cell in decided] if known else [None] * len(decided)
+    old = table_of_returns([record for record in found if record is not None])
+    if old.num_rows == len(decided) and known:
         return old
-    rest = sorted(set(range(len(decided))) - set(there))
-    new = settle_all([decided[at] for at in rest], snapshot=snapshot, rules=rules)
-    back = np.argsort(np.array([*there, *rest]), kind="stable")
+    lacking = np.array([record is None for record in found], dtype=np.bool_)
+    new = settle_all(decided.at(lacking), snapshot=snapshot, rules=rules)
+    back = np.argsort(np.concatenate([np.flatnonzero(~lacking), np.flatnonzero(lacking)]))
     return pa.concat_tables([old, new]).take(back).combine_chunks()
 
 

@@ -10,11 +10,12 @@ differs by offset: a path whose n falls mixes other decisions, and its rows say 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,88 +24,79 @@ from backtester.records import RATINGS
 from backtester.schema import SPLIT
 from backtester.score.records import EventRow
 from backtester.settlement.benchmark import benchmark_for
+from backtester.settlement.decided import Decided
 from backtester.settlement.pricing import Market, market_of
 from backtester.snapshots.snapshot import Snapshot
+from backtester.statistics.moments import added
 
 FIRST_OFFSET: Final = -10
 LAST_OFFSET: Final = 20
+Floats = npt.NDArray[np.float64]
+Days = npt.NDArray[np.datetime64]
 OFFSETS: Final = tuple(range(FIRST_OFFSET, LAST_OFFSET + 1))
 UNREAD: Final = "unread"
 
 
-class Event(NamedTuple):
-    """Hold one decision.
-
-    Attributes:
-        ticker: Instrument id.
-        session: Decision session.
-        rating: One of the five, or None where none was read.
-        benchmark: Benchmark asked for, or None for the market's own.
-    """
-
-    ticker: str
-    session: date
-    rating: str | None
-    benchmark: str | None = None
-
-
-def event_study(events: Sequence[Event], snapshot: Snapshot) -> tuple[EventRow, ...]:
+def event_study(
+    decided: Decided, benchmarks: Mapping[str, str | None], snapshot: Snapshot
+) -> tuple[EventRow, ...]:
     """Return the mean path of every rating that was given, Sell first, ``unread`` last.
 
     Args:
-        events: Decisions, any order.
+        decided: Decisions, any order.
+        benchmarks: Ticker -> benchmark asked for, or None for the market's own.
         snapshot: Where closes come from.
     """
     lines = _Lines(snapshot)
-    groups: dict[tuple[str, str, str | None], list[date]] = {}
-    for event in events:
-        group = (event.rating or UNREAD, event.ticker, event.benchmark)
-        groups.setdefault(group, []).append(event.session)
-    by_rating: dict[str, list[npt.NDArray[np.float64]]] = {}
-    for (rating, ticker, benchmark), sessions in sorted(groups.items(), key=str):
-        paths = lines.paths_of(ticker, benchmark, sorted(sessions))
-        by_rating.setdefault(rating, []).append(paths)
-    rows: list[EventRow] = []
-    for rating in (*RATINGS, UNREAD):
-        if rating in by_rating:
-            rows += _rows(rating, np.concatenate(by_rating[rating]))
-    return tuple(rows)
+    by_rating: dict[int, list[Floats]] = {}
+    for ticker, rows in decided.by_ticker():
+        mine = decided.at(rows)
+        for rating in np.unique(mine.rating).tolist():
+            days = mine.day[mine.rating == rating]
+            paths = lines.paths_of(ticker, benchmarks[ticker], days)
+            by_rating.setdefault(rating, []).append(paths)
+    rows_of = [
+        _rows(name, np.concatenate(by_rating[place]))
+        for place, name in enumerate((*RATINGS, UNREAD))
+        if place in by_rating
+    ]
+    return tuple(itertools.chain.from_iterable(rows_of))
 
 
-def _rows(rating: str, paths: npt.NDArray[np.float64]) -> list[EventRow]:
+def _rows(rating: str, paths: Floats) -> list[EventRow]:
     """Return the rows of one rating; paths are events x (path, one session's excess) x offsets."""
     rows = []
     for at, offset in enumerate(OFFSETS):
         path = _finite(paths[:, 0, at])
-        steps = _finite(paths[:, 1, at])
         mean = _mean(path)
         rows.append(
             EventRow(
                 rating=rating,
                 session_offset=offset,
                 n=len(path),
-                mean_excess=_mean(steps),
+                mean_excess=_mean(_finite(paths[:, 1, at])),
                 mean_path=mean,
                 stddev_path=_deviation(path, mean),
-                reason=None if path else "no_rows",
+                reason=None if len(path) else "no_rows",
             )
         )
     return rows
 
 
-def _finite(values: npt.NDArray[np.float64]) -> list[float]:
-    found: list[float] = values[np.isfinite(values)].tolist()
+def _finite(values: Floats) -> Floats:
+    found: Floats = values[np.isfinite(values)]
     return found
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+def _mean(values: Floats) -> float | None:
+    return added(values) / len(values) if len(values) else None
 
 
-def _deviation(values: Sequence[float], mean: float | None) -> float | None:
+def _deviation(values: Floats, mean: float | None) -> float | None:
     if mean is None or len(values) < 2:
         return None
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    apart = values - mean
+    return math.sqrt(added(apart * apart) / (len(values) - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +105,15 @@ class _Line:
 
     Attributes:
         days: Sessions.
-        places: Session -> position.
         price: What one share held from the start is worth without dividends.
         total: With dividends, each put back into the instrument at the close of its ex session.
     """
 
-    days: npt.NDArray[np.datetime64]
-    places: Mapping[date, int]
-    price: npt.NDArray[np.float64]
-    total: npt.NDArray[np.float64]
+    days: Days
+    price: Floats
+    total: Floats
 
-    def on(self, basis: str) -> npt.NDArray[np.float64]:
+    def on(self, basis: str) -> Floats:
         return self.total if basis == "total" else self.price
 
 
@@ -133,28 +123,27 @@ class _Lines:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._made: dict[str, _Line] = {}
-        self._paired: dict[tuple[str, str], npt.NDArray[np.float64]] = {}
+        self._paired: dict[tuple[str, str], Floats] = {}
 
-    def paths_of(
-        self, ticker: str, benchmark: str | None, sessions: Sequence[date]
-    ) -> npt.NDArray[np.float64]:
+    def paths_of(self, ticker: str, benchmark: str | None, sessions: Days) -> Floats:
         """Return events x (path, one session's excess) x offsets; NaN where a close is missing."""
         own = self._line(ticker)
-        held = self._benchmark_of(ticker, benchmark, sessions[0])
+        held = self._benchmark_of(ticker, benchmark, sessions.min().item())
         blank = np.full((len(sessions), 2, len(OFFSETS)), np.nan)
-        places = [own.places.get(session, -1) for session in sessions]
         if held is None:
             return blank
         basis = market_of(self._snapshot, held).identity.basis
         mine, other = own.on(basis), self._on_days_of(own, ticker, held, basis)
         if not len(mine):
             return blank
-        place = np.array(places)
+        place = np.searchsorted(own.days, sessions)
+        known = place < len(mine)
+        known[known] = own.days[place[known]] == sessions[known]
         at = place[:, None] + np.array((FIRST_OFFSET - 1, *OFFSETS))
-        inside = (at >= 0) & (at < len(mine)) & (place >= 0)[:, None]
+        inside = (at >= 0) & (at < len(mine)) & known[:, None]
         took = np.clip(at, 0, len(mine) - 1)
         window, bench = np.where(inside, mine[took], np.nan), np.where(inside, other[took], np.nan)
-        here = np.clip(place, 0, None)
+        here = np.clip(place, 0, len(mine) - 1)
         blank[:, 0] = _around(window[:, 1:], bench[:, 1:], mine[here, None], other[here, None])
         blank[:, 1] = window[:, 1:] / window[:, :-1] - bench[:, 1:] / bench[:, :-1]
         return blank
@@ -172,9 +161,7 @@ class _Lines:
             self._made[instrument] = _line_of(market_of(self._snapshot, instrument), self._snapshot)
         return self._made[instrument]
 
-    def _on_days_of(
-        self, own: _Line, ticker: str, held: str, basis: str
-    ) -> npt.NDArray[np.float64]:
+    def _on_days_of(self, own: _Line, ticker: str, held: str, basis: str) -> Floats:
         """Return a benchmark's line on another calendar's days: its last session's close."""
         pair = (ticker, held)
         if pair not in self._paired:
@@ -187,11 +174,11 @@ class _Lines:
 
 
 def _around(
-    window: npt.NDArray[np.float64],
-    bench: npt.NDArray[np.float64],
-    own: npt.NDArray[np.float64],
-    other: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+    window: Floats,
+    bench: Floats,
+    own: Floats,
+    other: Floats,
+) -> Floats:
     """Return the path through 0 at the decision's close."""
     after = window / own - bench / other
     before = other / bench - own / window
@@ -199,23 +186,20 @@ def _around(
 
 
 def _line_of(market: Market, snapshot: Snapshot) -> _Line:
-    days = np.array(market.calendar.sessions(snapshot.start, snapshot.end), dtype="datetime64[D]")
-    places = {day: at for at, day in enumerate(days.tolist())}
-    price = np.full(len(days), np.nan)
-    bars = market.bars
-    for day, close in zip(bars.sessions.tolist(), bars.close.tolist(), strict=True):
-        if day in places and math.isfinite(close) and close > 0.0:
-            price[places[day]] = close
+    days = market.calendar.days
+    first, last = np.datetime64(snapshot.start), np.datetime64(snapshot.end)
+    days = days[(first <= days) & (days <= last)]
+    price, bars = np.full(len(days), np.nan), market.bars
+    usable = np.isin(bars.sessions, days) & np.isfinite(bars.close) & (bars.close > 0.0)
+    price[np.searchsorted(days, bars.sessions[usable])] = bars.close[usable]
     price, paid = _carried(market, price, days)
     with np.errstate(invalid="ignore", divide="ignore"):
         # A dividend of a session without a close is put back at the next one's.
         growth = np.cumprod(1.0 + _onto_closes(paid / price, paid, price))
-    return _Line(days=days, places=places, price=price, total=price * growth)
+    return _Line(days=days, price=price, total=price * growth)
 
 
-def _carried(
-    market: Market, price: npt.NDArray[np.float64], days: npt.NDArray[np.datetime64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _carried(market: Market, price: Floats, days: Days) -> tuple[Floats, Floats]:
     """Return closes and dividends in terms of the shares that one share became by each session."""
     shares, paid = np.ones(len(days)), np.zeros(len(days))
     rows = market.actions
@@ -232,10 +216,10 @@ def _carried(
 
 
 def _onto_closes(
-    ratio: npt.NDArray[np.float64],
-    paid: npt.NDArray[np.float64],
-    price: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+    ratio: Floats,
+    paid: Floats,
+    price: Floats,
+) -> Floats:
     found = np.where(np.isfinite(ratio), ratio, 0.0)
     waiting = 0.0
     for at in np.flatnonzero((paid > 0.0) & ~np.isfinite(price)).tolist():

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from backtester.records import DIRECTION, RATINGS
-from backtester.score.earnings import UNRATED, Earnings
+from backtester.score.earnings import Earnings
 from backtester.score.records import MetricRow
+from backtester.settlement.decided import UNRATED
 from backtester.statistics.folds import Fold
-from backtester.statistics.inference import Interval, mean_interval, spread_interval
+from backtester.statistics.inference import Interval, Layout, mean_interval, spread_interval
 from backtester.statistics.metrics import Measure, hit_rate
 from backtester.statistics.permutation import path_permutation, sign_test
 from backtester.statistics.ranking import monotonicity, rank_ic
@@ -110,9 +111,13 @@ def _means(part: _Part) -> Iterator[MetricRow]:
         "mean_geometric_alpha": rows.geometric,
         "mean_directional_alpha": rows.directed,
     }
+    there, layout = np.zeros(0, dtype=np.bool_), Layout.of(())
     for metric, column in metrics.items():
-        there = ~np.isnan(column)
-        found = mean_interval(column[there], rows.position[there], part.span, level=LEVEL)
+        known = ~np.isnan(column)
+        # Most columns have numbers in the same rows: those lie in time alike.
+        if not np.array_equal(known, there):
+            there, layout = known, Layout.of(rows.position[known])
+        found = mean_interval(column[there], layout, part.span, level=LEVEL)
         yield interval_row(part.row, metric, found)
     directed, places = _read(rows, rows.directed)
     yield _measure_row(part, hit_rate(directed), name="hit_rate", sessions=len(set(places)))

@@ -16,9 +16,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -68,6 +69,10 @@ ADDED_UP: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _AGAIN: Final = "remove its folder and score again"
 
 
+class NewerScore(DataError):
+    """Report a score that a newer release made: it is not damaged, and stays as it is."""
+
+
 class ScoreCard(BaseModel):
     """Describe a stored score.
 
@@ -86,7 +91,9 @@ class ScoreCard(BaseModel):
         files: Table -> sha256 of its file.
         books: Lines that it has in the ledger; None before format 3.
         sha256: Of all the above, as canonical JSON; None before it is written, and in cards of
-            formats 1 and 2, which read and are made anew when they are asked for again.
+            formats 1 and 2. These read, for the hashes of their files hold all figures; that the
+            card itself is as it was written cannot be told, and `rebuild` says so. One that is
+            asked for again is made anew.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -151,7 +158,7 @@ def checked_tables(score_id: str, rows: Mapping[str, Sequence[Row]]) -> dict[str
     return tables
 
 
-def write_score(run_folder: Path, card: ScoreCard, tables: Mapping[str, pa.Table]) -> Path:
+def write_score(run_folder: Path, card: ScoreCard, tables: Mapping[str, pa.Table]) -> StoredScore:
     """Store a score in the place of one with its name; call it under the run's lock.
 
     Args:
@@ -160,7 +167,7 @@ def write_score(run_folder: Path, card: ScoreCard, tables: Mapping[str, pa.Table
         tables: All its tables, see `checked_tables`.
 
     Returns:
-        The score's folder.
+        What `read_score` would read.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -192,12 +199,14 @@ def write_score(run_folder: Path, card: ScoreCard, tables: Mapping[str, pa.Table
             f"{target} cannot be written ({error.strerror or error}): free the folder, or name "
             "another with --reports-dir"
         ) from error
-    return target
+    return StoredScore(card=whole, tables=tables)
 
 
 def _parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
+    # Numbers hardly ever come twice: a dictionary of them takes longer and saves nothing.
+    words = [one.name for one in table.schema if not pa.types.is_floating(one.type)]
+    pq.write_table(table, sink, compression="zstd", use_dictionary=words)  # type: ignore[arg-type]
     return sink.getvalue()
 
 
@@ -245,21 +254,46 @@ def read_card(run_folder: Path, score_id: str) -> ScoreCard:
     """
     path = scores_folder(run_folder) / score_id / _DEFINITION
     try:
-        card = ScoreCard.model_validate_json(path.read_bytes())
+        found = path.stat()
+        stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        card = _card_at(path, stamp)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): {_AGAIN}") from error
     except ValidationError as error:
+        _refuse_newer(path)
         raise DataError(f"{path} is damaged ({error.errors()[0]['msg']}): {_AGAIN}") from error
     if card.score_id != score_id or set(card.files) != set(TABLES_OF_A_SCORE):
         raise DataError(f"{path} is of another score or another release: {_AGAIN}")
     if card.format not in _READABLE:
+        _refuse_newer(path)
         raise DataError(f"{path} has format {card.format}, not {SCORE_FORMAT}: {_AGAIN}")
     _refuse_changed(path, card, run_folder.name)
     return card
 
 
+def _refuse_newer(path: Path) -> None:
+    """Refuse a card that this release cannot know, and that a newer one reads."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return
+    number = found.get("format") if isinstance(found, dict) else None
+    if isinstance(number, int) and number > SCORE_FORMAT:
+        raise NewerScore(
+            f"{path} was made by a newer release of the product (format {number}, this one reads "
+            f"up to {SCORE_FORMAT}): use that one"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _card_at(path: Path, stamp: tuple[int, ...]) -> ScoreCard:
+    """Read a card once, however often it is asked for; ``stamp`` changes when the file does."""
+    return ScoreCard.model_validate_json(path.read_bytes())
+
+
 def _refuse_changed(path: Path, card: ScoreCard, run_id: str) -> None:
-    hashed = card.format == SCORE_FORMAT or card.sha256 is not None
+    # What older formats lack tells a card of this one whose number was lowered.
+    hashed = card.format == SCORE_FORMAT or card.sha256 is not None or card.books is not None
     if hashed and card.sha256 != card.digest():
         raise DataError(f"{path} is damaged, its hash is another: {_AGAIN}")
     found = card.definition.get("run_id", run_id)
@@ -297,16 +331,53 @@ def read_score_table(run_folder: Path, card: ScoreCard, name: str) -> pa.Table:
         raise DataError(f"{path} does not read ({error}): {_AGAIN}") from error
 
 
-def stored_scores(run_folder: Path, results_root: str | None) -> Iterator[StoredScore]:
-    """Yield a run's stored scores by name, those that were made of other decisions left out.
+@dataclass(frozen=True, kw_only=True)
+class StoredScores:
+    """Hold the scores of a run's decisions, as far as they read.
+
+    Attributes:
+        whole: Those that read, by name.
+        damaged: One line for each other one: what is wrong, where, and what to do.
+    """
+
+    whole: tuple[StoredScore, ...]
+    damaged: tuple[str, ...]
+
+
+def stored_scores(run_folder: Path, results_root: str | None) -> StoredScores:
+    """Read a run's stored scores, those that were made of other decisions left out.
 
     Args:
         run_folder: The run's folder.
         results_root: Of the run as it is; None while it is not finished: then it has no scores.
-
-    Raises:
-        DataError: See `read_score`.
     """
+    whole: list[StoredScore] = []
+    damaged: list[str] = []
     for score_id in score_ids(run_folder) if results_root is not None else ():
-        if read_card(run_folder, score_id).results_root == results_root:
-            yield read_score(run_folder, score_id)
+        try:
+            if read_card(run_folder, score_id).results_root == results_root:
+                whole.append(read_score(run_folder, score_id))
+        except DataError as error:
+            damaged.append(str(error))
+    return StoredScores(whole=tuple(whole), damaged=tuple(damaged))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCards:
+    """Hold the cards of a run's decisions, as far as they read; see `StoredScores`."""
+
+    whole: tuple[ScoreCard, ...]
+    damaged: tuple[str, ...]
+
+
+def stored_cards(run_folder: Path, results_root: str) -> StoredCards:
+    """Read what a run's scores are, those that were made of other decisions left out."""
+    whole: list[ScoreCard] = []
+    damaged: list[str] = []
+    for score_id in score_ids(run_folder):
+        try:
+            whole.append(read_card(run_folder, score_id))
+        except DataError as error:
+            damaged.append(str(error))
+    of_these = tuple(card for card in whole if card.results_root == results_root)
+    return StoredCards(whole=of_these, damaged=tuple(damaged))

@@ -28,7 +28,9 @@ from backtester.score.deflation import (
 from backtester.score.files import (
     SCORE_FORMAT,
     SCORES_FOLDER,
+    NewerScore,
     ScoreCard,
+    StoredScore,
     checked_tables,
     read_card,
     read_score,
@@ -38,7 +40,6 @@ from backtester.score.files import (
 )
 from backtester.score.ledger import LEDGER_NAME, enter, read_ledger_rows
 from backtester.score.records import RATINGS_BOOK, MetricRow, table_of
-from backtester.score.standing import Standing
 from backtester.score.trials import (
     KnownTrials,
     ScoredTrial,
@@ -46,6 +47,7 @@ from backtester.score.trials import (
     related_trials,
     what_was_tried,
 )
+from backtester.settlement.decided import Standing
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.overfit import pbo
 
@@ -65,6 +67,7 @@ class Decisions:
         cells: All its cells.
         returns: Returns of its journal, for its own score.
         lessons: Its lessons, whose model calls are part of the bill.
+        later: Cells (as ``str(key)``) that were decided after the close of their session.
     """
 
     folder: RunFolder
@@ -72,6 +75,7 @@ class Decisions:
     cells: Sequence[Standing]
     returns: Mapping[CellKey, ReturnRecord]
     lessons: Mapping[CellKey, LessonRecord] = field(default_factory=dict)
+    later: Set[str] = frozenset()
 
     @classmethod
     def of(cls, folder: RunFolder, results_root: str | None, ledger: Ledger) -> Decisions:
@@ -92,12 +96,31 @@ class Decisions:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeptScore:
+    """Hold a score that was made and stored.
+
+    Attributes:
+        score: As it was made.
+        stored: As it lies on the disk.
+    """
+
+    score: Score
+    stored: StoredScore
+
+
 def is_kept(folder: RunFolder, results_root: str | None, definition: ScoreDefinition) -> bool:
-    """Say whether this very score of these very decisions is stored."""
+    """Say whether this very score of these very decisions is stored.
+
+    Raises:
+        NewerScore: A newer release made one of this name: it is not replaced.
+    """
     if definition.score_id not in score_ids(folder.path):
         return False
     try:
         card = read_card(folder.path, definition.score_id)
+    except NewerScore:
+        raise
     except DataError:
         return False
     made = card.format == SCORE_FORMAT and card.results_root == results_root
@@ -111,7 +134,7 @@ def make_score(
     snapshot: Snapshot,
     own: bool = False,
     book_required: bool = False,
-) -> Score:
+) -> KeptScore:
     """Score a run's decisions, count the score, and store it; call it under the run's lock.
 
     Args:
@@ -132,27 +155,24 @@ def make_score(
         results_root=decisions.results_root,
         own_returns=decisions.returns if own else None,
         lessons=decisions.lessons,
+        later=decisions.later,
         book_required=book_required,
     )
     tables = checked_tables(definition.score_id, score.rows)
-    for name in score_ids(decisions.folder.path):
-        if name != definition.score_id:
-            # Beside a damaged score nothing can be published: it is told before this one counts.
-            read_card(decisions.folder.path, name)
     bring_back_lines(decisions.folder.path.parent)
     ledger = decisions.folder.path.parent / LEDGER_NAME
     score = with_known_trials(score, enter(ledger, trials_of(score)))
     score = _with_overfitting(score, ledger)
     # What the number of trials makes of it are metrics, and came after the tables.
     tables["metrics"] = table_of("metrics", score.rows["metrics"])
-    write_score(decisions.folder.path, _card(score, snapshot), tables)
-    return score
+    stored = write_score(decisions.folder.path, _card(score, snapshot), tables)
+    return KeptScore(score=score, stored=stored)
 
 
 def bring_back_lines(reports: Path) -> None:
     """Enter what the ledger lost of the scores that are stored: their number is never undercut.
 
-    A score that does not read is left out: whoever publishes it tells.
+    A score that does not read is left out: whoever publishes its run tells.
 
     Args:
         reports: Folder of runs, with their ledger.

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from backtester.baselines import PLACEBO
-from backtester.baselines.placebo import STATES, RatingModel, model_of, upper_ends
+from backtester.baselines.placebo import STATES, RatingModel, model_of_paths, upper_ends
 from backtester.book.policy import Policy
-from backtester.book.simulation import Signal
 from backtester.score.books import ScoredBook, Stage, measures_of
 from backtester.score.records import RATINGS_BOOK, MetricRow
+from backtester.settlement.decided import Decided
 from backtester.statistics.metrics import periods_per_year
 
 BAND: Final = (0.05, 0.95)
@@ -46,20 +46,24 @@ def placebo_figures(own: Sequence[ScoredBook], equity: Floats, stage: Stage) -> 
             yield _share(name, trial, found[name].value if name in found else None, values)
 
 
-def random_weights(own: Sequence[Signal], stage: Stage) -> Mapping[str, Floats]:
+def random_weights(own: Decided, stage: Stage) -> Mapping[str, Floats]:
     """Draw random ratings and return what they want: by ticker, sessions x draws.
 
     Args:
-        own: The run's ratings of one lane: the random ones come and stay as they do.
+        own: The run's ratings, in the order of their sessions: the random ones come and stay as
+            those of its first lane do.
         stage: Where they will be played.
     """
     definition = stage.definition
     seeds = range(definition.seed, definition.seed + definition.placebo_draws)
     if not seeds:
         return {ticker: np.zeros((len(days), 0)) for ticker, days in stage.grids.items()}
-    states = random_states(model_of(own, persistent=True), stage.grids, seeds=seeds)
+    lane = own.at(own.trial == own.trial.min())
+    # A rating's place among the five, or behind them, is its state.
+    paths = [lane.rating[rows] for _, rows in lane.by_ticker()]
+    states = random_states(model_of_paths(paths, persistent=True), stage.grids, seeds=seeds)
     worth = _worth(definition.policy)
-    return {ticker: worth[rows.T] for ticker, rows in states.items()}
+    return {ticker: worth.take(rows.T) for ticker, rows in states.items()}
 
 
 def _band(name: str, unit: str, values: Sequence[float]) -> MetricRow:
@@ -135,30 +139,46 @@ def random_states(
         Ticker -> draws x sessions (ascending) of places in `STATES`.
     """
     first = np.array(upper_ends(model.first))[:, None]
-    then = np.array([upper_ends(row) for row in model.then]).T.copy()
+    then = np.array([upper_ends(row) for row in model.then]).T
+    # No chance reaches an end that is always 1.
+    short = (np.hstack([first, then]) < 1.0).any(axis=1)
+    first, then = first[short], then[short].copy()
     tickers, draws = sorted(sessions), len(seeds)
     longest = max((len(sessions[ticker]) for ticker in tickers), default=0)
     # All tickers and draws go on together, a row each; a shorter path is cut at its end.
     chances = np.zeros((longest, len(tickers) * draws))
     for number, ticker in enumerate(tickers):
-        days = len(sessions[ticker])
-        for draw, seed in enumerate(seeds):
-            chances[:days, number * draws + draw] = _chances(seed, ticker, days)
+        days, mine = len(sessions[ticker]), slice(number * draws, (number + 1) * draws)
+        chances[:days, mine] = _chances(seeds, ticker, days).T
     states = np.zeros(chances.shape, dtype=np.int64)
-    ends = np.broadcast_to(first, (len(STATES), chances.shape[1]))
+    ends = np.broadcast_to(first, (len(first), chances.shape[1]))
     for place in range(longest):
-        states[place] = (chances[place] >= ends).sum(axis=0)
-        ends = np.take(then, states[place], axis=1)
+        states[place] = (chances[place] >= ends).sum(axis=0, dtype=np.int8)
+        ends = then.take(states[place], axis=1)
     return {
         ticker: states[: len(sessions[ticker]), number * draws : (number + 1) * draws].T
         for number, ticker in enumerate(tickers)
     }
 
 
-def _chances(seed: int, ticker: str, count: int) -> Floats:
-    digest = int.from_bytes(hashlib.sha256(ticker.encode()).digest()[:8], "big")
-    sequence = np.random.SeedSequence([seed, digest])
-    return np.random.Generator(np.random.PCG64(sequence)).random(count)
+def _chances(seeds: Sequence[int], ticker: str, count: int) -> Floats:
+    """Return what `placebo.random_ratings` draws for a ticker, a row a seed."""
+    digest = _words(int.from_bytes(hashlib.sha256(ticker.encode()).digest()[:8], "big"))
+    drawn = np.empty((len(seeds), count))
+    for row, seed in zip(drawn, seeds, strict=True):
+        # As words, which is what numpy makes of [seed, digest], in a third of the time.
+        entropy = np.array([*_words(seed), *digest], dtype=np.uint32)
+        sequence = np.random.SeedSequence(entropy)
+        np.random.Generator(np.random.PCG64(sequence)).random(out=row)
+    return drawn
+
+
+def _words(number: int) -> list[int]:
+    """Return a whole number, 0 or more, as 32 bits each, the lowest first."""
+    found = [number & 0xFFFFFFFF]
+    while number := number >> 32:
+        found.append(number & 0xFFFFFFFF)
+    return found
 
 
 def _measured(equity: Floats, yearly: float | None, stage: Stage) -> _Draws:

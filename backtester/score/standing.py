@@ -12,16 +12,15 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from backtester.parquet import read_parquet
-from backtester.records import CellKey, CellStatus
+from backtester.settlement.decided import Decided, Standing
 
 STANDING_NAME: Final = ".decisions"
 _FORMAT: Final = b"1"
@@ -36,36 +35,6 @@ _COLUMNS: Final[Mapping[str, pa.DataType]] = MappingProxyType(
     }
 )
 _SCHEMA: Final = pa.schema(list(_COLUMNS.items()))
-
-
-class Standing(Protocol):
-    """Hold a decision as it stands: all that a score takes of a cell, its calls apart."""
-
-    @property
-    def key(self) -> CellKey:
-        """Cell."""
-
-    @property
-    def status(self) -> CellStatus:
-        """State of the cell."""
-
-    @property
-    def rating(self) -> str | None:
-        """One of the five, or None."""
-
-    @property
-    def scored(self) -> bool:
-        """Whether it counts; warm-up does not."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StandingDecision:
-    """Hold a decision read from the file; see `Standing`."""
-
-    key: CellKey
-    status: CellStatus
-    rating: str | None
-    scored: bool
 
 
 def keep_standing(
@@ -100,9 +69,7 @@ def keep_standing(
         fresh.replace(path)
 
 
-def read_standing(
-    scores_folder: Path, journal: Path, results_root: str
-) -> tuple[StandingDecision, ...] | None:
+def read_standing(scores_folder: Path, journal: Path, results_root: str) -> Decided | None:
     """Return the cells of a run in key order, or None where the journal has to be read."""
     try:
         head, _, content = (scores_folder / STANDING_NAME).read_bytes().partition(b"\n")
@@ -111,15 +78,16 @@ def read_standing(
     except OSError:
         return None
     table = read_parquet(content)
-    columns = [table.column(name).to_pylist() for name in _SCHEMA.names]
-    return tuple(
-        StandingDecision(
-            key=CellKey(session=session, ticker=ticker, trial=trial),
-            status=status,
-            rating=rating,
-            scored=scored,
-        )
-        for session, ticker, trial, status, rating, scored in zip(*columns, strict=True)
+    words: dict[str, list[Any]] = {
+        name: table.column(name).to_pylist() for name in ("ticker", "status", "rating")
+    }
+    return Decided.from_columns(
+        tickers=words["ticker"],
+        days=table.column("session").to_numpy(),
+        trials=table.column("trial").to_numpy(),
+        statuses=words["status"],
+        ratings=words["rating"],
+        scored=table.column("scored").to_numpy(),
     )
 
 

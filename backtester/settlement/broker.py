@@ -18,7 +18,7 @@ from datetime import date, datetime
 from types import MappingProxyType
 
 from backtester.calendar import Calendar
-from backtester.config import ENTRY_RULES, DecisionTime, EntryRule
+from backtester.config import DecisionTime, EntryRule, require_fills
 from backtester.errors import DataError, UsageError
 from backtester.records import DIRECTION, CellKey, ReturnRecord, ReturnStatus
 from backtester.settlement.benchmark import BenchmarkChoice, Comparison, benchmark_for, compare
@@ -65,20 +65,13 @@ class ScoreRule:
         Raises:
             UsageError: With what to write instead.
         """
-        allowed = ENTRY_RULES.get(self.decision_time, ())
-        if self.entry_rule not in allowed:
-            raise UsageError(
-                f"entry rule {self.entry_rule!r} does not go with decision time "
-                f"{self.decision_time!r}: write one of {', '.join(allowed)}"
-            )
+        require_fills(self.entry_rule, decision_time=self.decision_time, haircut=self.haircut)
         least = 2 if self.entry_rule == "next_close" else 1
         if self.horizon < least:
             raise UsageError(
                 f"horizon {self.horizon} is too short for entry rule {self.entry_rule!r}: "
                 f"write {least} or more"
             )
-        if not 0.0 <= self.haircut <= 1.0:
-            raise UsageError(f"haircut {self.haircut} is no fraction: write 0 to 1")
         if self.benchmark is not None and not self.benchmark.strip():
             raise UsageError("the benchmark is empty: name one, or leave it out for the default")
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Protocol, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from backtester.columnar import arrow_of
-from backtester.errors import DataError
-from backtester.records import DIRECTION, CellKey, ReturnRecord
+from backtester.records import DIRECTION, RATINGS, ReturnRecord
 from backtester.settlement.benchmark import BenchmarkChoice, benchmark_for
 from backtester.settlement.broker import FILLS, ScoreRule, settle
+from backtester.settlement.decided import UNRATED, Decided, Standing
 from backtester.settlement.pricing import Flaw, Market, Point, market_of
 from backtester.snapshots.snapshot import Snapshot
 
@@ -37,20 +37,8 @@ _KEY: Final[Mapping[str, pa.DataType]] = {
 }
 
 
-class Decided(Protocol):
-    """Hold one decision to be settled."""
-
-    @property
-    def key(self) -> CellKey:
-        """Decided cell."""
-
-    @property
-    def rating(self) -> str | None:
-        """One of the five, or None."""
-
-
 def settle_all(
-    decisions: Sequence[Decided], *, snapshot: Snapshot, rules: Mapping[str, ScoreRule]
+    decisions: Sequence[Standing], *, snapshot: Snapshot, rules: Mapping[str, ScoreRule]
 ) -> pa.Table:
     """Settle decisions on all that the snapshot holds.
 
@@ -66,29 +54,24 @@ def settle_all(
     Raises:
         DataError: See `settle`.
     """
-    for rating in {one.rating for one in decisions} - set(DIRECTION) - {None}:
-        raise DataError(f"{rating!r} is no rating: write one of {', '.join(DIRECTION)}")
-    rows: dict[str, list[int]] = {}
-    for at, one in enumerate(decisions):
-        rows.setdefault(one.key.ticker, []).append(at)
-    tables, order, rest = [], [], []
-    for ticker, places in rows.items():
-        mine = [decisions[at] for at in places]
-        plain = _Plain(mine, snapshot=snapshot, rule=rules[ticker])
-        taken = np.flatnonzero(plain.holds)
-        if len(taken):
-            tables.append(plain.table(taken))
-            order += [places[at] for at in taken.tolist()]
-        rest += [places[at] for at in np.flatnonzero(~plain.holds).tolist()]
-    if rest or not tables:
+    decided = Decided.of(decisions)
+    tables, order, rest = [], [], [np.zeros(0, dtype=np.int64)]
+    for ticker, places in decided.by_ticker():
+        plain = _Plain(decided.at(places), snapshot=snapshot, ticker=ticker, rule=rules[ticker])
+        if plain.holds.any():
+            tables.append(plain.table(np.flatnonzero(plain.holds)))
+            order.append(places[plain.holds])
+        rest.append(places[~plain.holds])
+    left = np.concatenate(rest)
+    if len(left) or not tables:
         records = [
             settle(one.key, one.rating, snapshot=snapshot, rule=rules[one.key.ticker])
-            for one in (decisions[at] for at in rest)
+            for one in decided.at(left)
         ]
         tables.append(table_of_returns(records))
-        order += rest
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
+        order.append(left)
+    back = np.empty(len(decided), dtype=np.int64)
+    back[np.concatenate(order)] = np.arange(len(decided))
     return pa.concat_tables(tables).take(back).combine_chunks()
 
 
@@ -111,6 +94,9 @@ _SCHEMA: Final = pa.schema([*_KEY.items(), *_plain_fields()])
 
 
 # ---------------------------------------------------------------------------------- plain windows
+
+_SIDES: Final = np.array([*(float(DIRECTION[rating]) for rating in RATINGS), np.nan])
+_DIRECTIONS: Final = np.array([*(DIRECTION[rating] for rating in RATINGS), 0], dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +133,14 @@ class _Plain:
     """
 
     def __init__(
-        self, decisions: Sequence[Decided], *, snapshot: Snapshot, rule: ScoreRule
+        self, decided: Decided, *, snapshot: Snapshot, ticker: str, rule: ScoreRule
     ) -> None:
-        ticker = decisions[0].key.ticker
-        self._decisions, self._rule = decisions, rule
+        self._decided, self._rule = decided, rule
         self._market = market = market_of(snapshot, ticker)
         self._choice = benchmark_for(ticker, rule.benchmark)
         self._bench = _bench_of(self._choice, market, snapshot)
         calendar = market.calendar
-        self._days = np.array([one.key.session for one in decisions], dtype="datetime64[D]")
+        self._days = decided.day
         offset, self._point = FILLS[rule.entry_rule]
         sessions = calendar.days
         at = np.searchsorted(sessions, self._days)
@@ -217,14 +202,13 @@ class _Plain:
         entry_at = calendar.opens_of(entry_on) if at_open else calendar.closes_of(entry_on)
         closes = rule.decision_time == "close"
         cutoffs = calendar.closes_of(days) if closes else calendar.opens_of(days)
-        ratings = [self._decisions[at].rating for at in rows.tolist()]
-        direction = [None if rating is None else DIRECTION[rating] for rating in ratings]
-        sides = np.array([np.nan if side is None else float(side) for side in direction])
+        ratings = self._decided.rating[rows]
+        sides = _SIDES[ratings]
         other = bench is not None and bench is not market
         values: dict[str, Any] = {
             "ticker": market.instrument,
             "session": days,
-            "trial": [self._decisions[at].key.trial for at in rows.tolist()],
+            "trial": self._decided.trial[rows],
             "status": "resolved",
             "reason": None,
             "horizon": rule.horizon,
@@ -249,7 +233,7 @@ class _Plain:
             "alpha": self._alpha[rows],
             "alpha_cc": self._alpha_cc[rows],
             "alpha_reason": self._choice.reason,
-            "direction": direction,
+            "direction": pa.array(_DIRECTIONS[ratings], mask=ratings == UNRATED),
             # Hold earns zero whatever the alpha; without the sum a negative one would make -0.0.
             "directional_alpha": sides * self._alpha[rows] + 0.0,
             "flags": self._flags(entry_at <= cutoffs, other=other and at_open),
@@ -317,6 +301,8 @@ def _carried(market: Market, first: int, after: int) -> tuple[float, float]:
 
 def _array(value: Any, kind: Any, count: int) -> pa.Array[Any]:
     """Return a column: of one value for all, or of one each; NaN is None."""
+    if isinstance(value, pa.Array):
+        return value
     if value is None or isinstance(value, str | int):
         one: pa.Array[Any] = pa.repeat(pa.scalar(value, kind), count)
         return one

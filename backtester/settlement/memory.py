@@ -19,7 +19,7 @@ from typing import Literal, cast
 
 from backtester.config import MemoryScope
 from backtester.errors import DataError
-from backtester.records import CellKey, LessonRecord
+from backtester.records import CellKey, CellRecord, LessonRecord
 from tradingagents_core.protocols import Lesson
 
 HASH_FORMAT = 1
@@ -303,3 +303,20 @@ def _sha256(text: str) -> str:
 def _require_instant(when: datetime | None, what: str) -> None:
     if when is None or when.tzinfo is None:
         raise DataError(f"{what} is {when}, which names no instant: give one in UTC")
+
+
+def waiting_row(cell: CellRecord) -> LessonRecord:
+    """Return the memory row of a decision whose return nobody has looked for yet."""
+    return LessonRecord(
+        key=cell.key,
+        decision_hash="",
+        resolved_at=None,
+        rating=cell.rating,
+        raw_return=None,
+        alpha=None,
+        lesson_status="waiting",
+        lesson="",
+        error=None,
+        calls=(),
+        outcomes=(),
+    )

@@ -33,6 +33,7 @@ def normal_quantile(probability: float) -> float:
     return _NORMAL.inv_cdf(probability)
 
 
+@functools.lru_cache(maxsize=1024)
 def t_two_sided(value: float, degrees: float) -> float:
     """Return P(abs(T) >= abs(value)) of Student's t.
 

@@ -21,9 +21,8 @@ import functools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -93,9 +92,60 @@ class Interval:
     reason: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Hold how cells lie in time, whatever they hold: what columns of the same cells share.
+
+    Attributes:
+        n: Cells.
+        turn: Puts cells in the order of their sessions; None where they are in it.
+        days: Sessions, ascending.
+        ends: Where the cells of each begin in that order, and where the last ones end.
+    """
+
+    n: int
+    turn: npt.NDArray[np.intp] | None
+    days: list[int]
+    ends: list[int]
+    _windows: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, sessions: Sequence[int] | Places) -> Layout:
+        """Lay out cells.
+
+        Args:
+            sessions: Position of each cell's decision session on the calendar; any order.
+        """
+        n = len(sessions)
+        if n == 0:
+            return cls(n=0, turn=None, days=[], ends=[0])
+        places, turn = np.array(sessions, dtype=np.int64), None
+        steps = np.diff(places, prepend=places[0] - 1)
+        if (steps < 0).any():
+            turn = np.argsort(places, kind="stable")
+            places = places[turn]
+            steps = np.diff(places, prepend=places[0] - 1)
+        starts = np.flatnonzero(steps)
+        return cls(n=n, turn=turn, days=places[starts].tolist(), ends=[*starts.tolist(), n])
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Cells of each session."""
+        found: list[int] = np.diff(np.array(self.ends)).tolist()
+        return found
+
+    def windows(self, horizon: int) -> int:
+        """Return how many `windows_apart` finds."""
+        if horizon == 1:
+            return len(self.days)
+        if horizon not in self._windows:
+            self._windows[horizon] = _windows(self.days, horizon)
+        return self._windows[horizon]
+
+
 def mean_interval(
     values: Sequence[float] | Floats,
-    sessions: Sequence[int] | Places,
+    sessions: Sequence[int] | Places | Layout,
     horizon: int,
     *,
     level: float = 0.95,
@@ -104,7 +154,8 @@ def mean_interval(
 
     Args:
         values: One number a cell, finite (an alpha, a direction x alpha, a session's rank IC).
-        sessions: Position of each cell's decision session on the calendar; any order.
+        sessions: Position of each cell's decision session on the calendar, any order; or the
+            layout of them, where several columns have it.
         horizon: Sessions from a decision to the end of its window, at least 1.
         level: Between 0 and 1.
 
@@ -161,6 +212,7 @@ def windows_apart(sessions: Sequence[int], horizon: int) -> tuple[int, ...]:
     return tuple(chosen)
 
 
+@functools.lru_cache(maxsize=4096)
 def cosines_for(windows: int) -> int:
     """Return at how many cosines the variance is read off: 1.2 x windows^(2/3), at most 48.
 
@@ -238,77 +290,76 @@ class _Group:
     """Hold the cells of one mean by session.
 
     Attributes:
+        layout: Where they lie.
         cells: In the order of their sessions.
         mean: Of all of them; None without any, or where they are too large for one.
-        days: Sessions, ascending.
-        ends: Where the cells of each begin, and where the last ones end.
         huge: Whether they are too large for a variance.
     """
 
-    cells: list[float]
+    layout: Layout
+    cells: Floats
     mean: float | None
-    days: list[int]
-    ends: list[int]
     huge: bool = False
 
     @classmethod
-    def of(cls, values: Sequence[float] | Floats, sessions: Sequence[int] | Places) -> _Group:
-        if len(values) != len(sessions):
-            raise ValueError(f"{len(values)} values have {len(sessions)} sessions")
-        n = len(values)
-        if n == 0:
-            return cls(cells=[], mean=None, days=[], ends=[0])
-        numbers, places = np.array(values, dtype=np.float64), np.array(sessions, dtype=np.int64)
-        if not np.isfinite(numbers).all():
-            at = int(np.argmin(np.isfinite(numbers)))
-            raise ValueError(f"a value of session {places[at]} is {numbers[at]}: leave it out")
-        order = np.argsort(places, kind="stable")
-        places = places[order]
-        cells: list[float] = numbers[order].tolist()
-        starts = np.flatnonzero(np.diff(places, prepend=places[0] - 1))
-        mean = total(cells) / n
-        huge = bool(np.abs(numbers).max() > LARGEST_RETURN)
+    def of(
+        cls, values: Sequence[float] | Floats, sessions: Sequence[int] | Places | Layout
+    ) -> _Group:
+        layout = sessions if isinstance(sessions, Layout) else Layout.of(sessions)
+        if len(values) != layout.n:
+            raise ValueError(f"{len(values)} values have {layout.n} sessions")
+        cells = np.array(values, dtype=np.float64)
+        if layout.n == 0:
+            return cls(layout=layout, cells=cells, mean=None)
+        if layout.turn is not None:
+            cells = cells[layout.turn]
+        known = np.isfinite(cells)
+        if not known.all():
+            at = int(np.argmin(known))
+            day = layout.days[np.searchsorted(layout.ends, at, side="right") - 1]
+            raise ValueError(f"a value of session {day} is {cells[at]}: leave it out")
+        mean = total(cells.tolist()) / layout.n
+        huge = bool(np.abs(cells).max() > LARGEST_RETURN)
         return cls(
+            layout=layout,
             cells=cells,
             mean=None if huge and not math.isfinite(mean) else mean,
-            days=places[starts].tolist(),
-            ends=[*starts.tolist(), n],
             huge=huge,
         )
 
     @property
     def n(self) -> int:
         """How many cells there are."""
-        return len(self.cells)
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """Cells of each session."""
-        return [stop - start for start, stop in pairwise(self.ends)]
+        return self.layout.n
 
     @cached_property
     def apart(self) -> Floats:
         """Cell - mean."""
-        found: Floats = np.array(self.cells) - self.mean
+        found: Floats = self.cells - (self.mean or 0.0)
         return found
 
     @cached_property
     def left(self) -> Floats:
         """Sum of (cell - mean) / n of each session."""
-        if len(self.days) == self.n:
+        if len(self.layout.days) == self.n:
             return self.apart / self.n
-        apart = self.apart.tolist()
-        sums = [math.fsum(apart[start:stop]) for start, stop in pairwise(self.ends)]
-        return np.array(sums) / self.n
+        starts, counts = np.array(self.layout.ends[:-1]), np.array(self.layout.counts)
+        sums = self.apart[starts]
+        pairs = counts == 2
+        sums[pairs] += self.apart[starts[pairs] + 1]
+        # The sum of two is rounded once anyhow; more are added up exactly, as everywhere.
+        cells, ends = self.apart.tolist(), self.layout.ends
+        for at in np.flatnonzero(counts > 2).tolist():
+            sums[at] = math.fsum(cells[ends[at] : ends[at + 1]])
+        found: Floats = sums / self.n
+        return found
 
     @cached_property
     def variance(self) -> float:
         """Sample variance of the cells / n: of the mean, were they independent."""
-        if self.mean is None or max(self.cells) - min(self.cells) <= _NO_SPREAD * max(
-            1.0, abs(self.mean)
-        ):
+        if self.mean is None or float(np.ptp(self.cells)) <= _NO_SPREAD * max(1.0, abs(self.mean)):
             return 0.0
-        return math.fsum([one**2 for one in self.apart.tolist()]) / (self.n - 1) / self.n
+        return math.fsum((self.apart * self.apart).tolist()) / (self.n - 1) / self.n
 
 
 def _interval(
@@ -319,12 +370,12 @@ def _interval(
     if not 0.0 < level < 1.0:
         raise ValueError(f"a level of {level} is none")
     n = sum(group.n for group in groups)
-    windows = min(_windows(group.days, horizon) for group in groups)
-    order = sorted({session for group in groups for session in group.days})
+    windows = min(group.layout.windows(horizon) for group in groups)
+    order = _order(groups)
     cosines = cosines_for(windows)
     reason, error, model = _flaw(groups, windows), 0.0, _NO_MODEL
     if reason is None:
-        counts = [_along(order, group.days, group.counts, 0) for group in groups]
+        counts = [_along(order, group.layout.days, group.layout.counts, 0) for group in groups]
         model = working_model(counts, order, horizon, cosines)
         error = math.sqrt(_measured(groups, order, cosine_basis(len(order), cosines)) / model.bias)
         reason = "too_few_clusters" if model.degrees < FEWEST_DEGREES else None
@@ -358,10 +409,14 @@ def _interval(
     )
 
 
+def _order(groups: tuple[_Group, ...]) -> list[int]:
+    """Return the sessions of all groups, ascending."""
+    if len(groups) == 1:
+        return groups[0].layout.days
+    return sorted({session for group in groups for session in group.layout.days})
+
+
 def _windows(days: list[int], horizon: int) -> int:
-    """Return how many `windows_apart` finds."""
-    if horizon == 1:
-        return len(days)
     count = at = 0
     while at < len(days):
         count += 1
@@ -394,7 +449,7 @@ def _measured(groups: tuple[_Group, ...], order: list[int], basis: Floats) -> fl
     on other processors.
     """
     left, *others = (
-        np.array(_along(order, group.days, group.left.tolist(), 0.0)) for group in groups
+        np.array(_along(order, group.layout.days, group.left.tolist(), 0.0)) for group in groups
     )
     for other in others:
         left = left - other

@@ -6,15 +6,24 @@ so no figure depends on the order of its rows, and nothing here is ever NaN or i
 
 from __future__ import annotations
 
-import itertools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import TypeVar
 
-from backtester.statistics.moments import LARGEST_RETURN, NO_SPREAD, finite, moments, total
+import numpy as np
+
+from backtester.statistics.moments import (
+    LARGEST_RETURN,
+    NO_SPREAD,
+    Floats,
+    added,
+    finite,
+    moments,
+    total,
+)
 from backtester.statistics.precision import (
     Precision,
     none_known,
@@ -22,10 +31,9 @@ from backtester.statistics.precision import (
     of_intercept,
     of_mean,
     of_sharpe,
+    of_sharpes,
     of_sortino,
 )
-
-_T = TypeVar("_T")
 
 FEWEST_DAYS = 30
 """A window shorter than this is not annualised by compounding: one day's 2 % would be 137,000 %."""
@@ -97,7 +105,8 @@ def performance(
 
     Args:
         equity: Value at each session's close; the first is the start value, before any return.
-        dates: Their sessions, ascending.
+        dates: Their sessions, ascending; the first may stand twice, where a start value is followed
+            by the close of the same session.
         periods_per_year: Of the calendar; see `periods_per_year`. None: no annual figure.
         benchmark: Its level on the same dates (or any multiple of it), None where it has none.
         rf_annual: Risk-free rate a year, a fraction; a session's is ``(1 + rf)^(1/k) - 1``.
@@ -109,7 +118,8 @@ def performance(
     values = finite(equity)
     if len(values) != len(dates) or (benchmark is not None and len(benchmark) != len(dates)):
         raise ValueError("equity, dates and benchmark differ in length")
-    if any(later <= earlier for earlier, later in itertools.pairwise(dates)):
+    later = dates[1:]
+    if any(map(operator.le, later[1:], later)) or (later and later[0] < dates[0]):
         raise ValueError("dates do not ascend")
     if periods_per_year is not None and not 0.0 < periods_per_year < math.inf:
         raise ValueError(f"{periods_per_year} periods a year are none")
@@ -139,8 +149,8 @@ def turnover(traded: Sequence[float], equity: Sequence[float], *, years: float |
         years: Length of the window in calendar years, see `year_fraction`.
     """
     orders, values = finite(traded), finite(equity)
-    mean = total(values) / len(values) if values else 0.0
-    if not values:
+    mean = total(values.tolist()) / len(values) if len(values) else 0.0
+    if not len(values):
         return _none("turnover", "ratio/year", len(orders), "no_rows")
     if math.isinf(mean):
         return _none("turnover", "ratio/year", len(orders), "too_large")
@@ -148,7 +158,7 @@ def turnover(traded: Sequence[float], equity: Sequence[float], *, years: float |
         return _none("turnover", "ratio/year", len(orders), "equity_not_positive")
     if not years or years <= 0.0:
         return _none("turnover", "ratio/year", len(orders), "too_few_rows")
-    half = total(abs(order) for order in orders) / 2.0
+    half = total(np.abs(orders).tolist()) / 2.0
     return _some("turnover", half / mean / years, "ratio/year", len(orders))
 
 
@@ -160,12 +170,12 @@ def exposure(gross: Sequence[float]) -> Mapping[str, Measure]:
     """
     rows = finite(gross)
     n = len(rows)
-    if not rows:
+    if not n:
         names = ("exposure", "time_in_market")
         return {name: _none(name, "fraction", 0, "no_rows") for name in names}
-    held = sum(1 for row in rows if row > 0.0)
+    held = int((rows > 0.0).sum())
     return {
-        "exposure": _some("exposure", total(rows) / n, "fraction", n),
+        "exposure": _some("exposure", total(rows.tolist()) / n, "fraction", n),
         "time_in_market": _some("time_in_market", held / n, "fraction", n),
     }
 
@@ -173,16 +183,17 @@ def exposure(gross: Sequence[float]) -> Mapping[str, Measure]:
 def hit_rate(values: Sequence[float]) -> Measure:
     """Return the share of values above 0; a value of exactly 0 is a miss."""
     rows = finite(values)
-    if not rows:
+    n = len(rows)
+    if not n:
         return _none("hit_rate", "fraction", 0, "no_rows")
-    return _some("hit_rate", sum(1 for row in rows if row > 0.0) / len(rows), "fraction", len(rows))
+    return _some("hit_rate", int((rows > 0.0).sum()) / n, "fraction", n)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Series:
     """Hold a checked equity series: its years and days, periods a year, rate a period."""
 
-    equity: list[float]
+    equity: Floats
     years: float
     days: int
     k: float | None
@@ -191,21 +202,21 @@ class _Series:
     @cached_property
     def flaw(self) -> str | None:
         """Say why there are no returns, or None."""
-        if not self.equity:
+        if not len(self.equity):
             return "no_rows"
         if len(self.equity) < 2:
             return "too_few_rows"
         # The last one may be: the book is gone, and its last return is -100 % or less.
-        return "equity_not_positive" if min(self.equity[:-1]) <= 0.0 else None
+        return "equity_not_positive" if self.equity[:-1].min() <= 0.0 else None
 
     @cached_property
-    def returns(self) -> list[float]:
-        return [] if self.flaw else [b / a - 1.0 for a, b in _steps(self.equity)]
+    def returns(self) -> Floats:
+        return np.zeros(0) if self.flaw else _steps(self.equity)
 
     @cached_property
     def unfit(self) -> str | None:
         """Say why nothing can be made of the returns, or None."""
-        huge = any(abs(row) > LARGEST_RETURN for row in self.returns)
+        huge = _huge(self.returns)
         return self.flaw or ("too_large" if huge else None)
 
     def growth(self) -> list[Measure]:
@@ -213,7 +224,7 @@ class _Series:
         total = _none("total_return", "fraction", n, self.flaw or "no_rows")
         cagr = _none("cagr", "fraction/year", n, self.flaw or "too_short_to_annualise")
         if self.flaw is None:
-            ratio = self.equity[-1] / self.equity[0]
+            ratio = _ratio(self.equity)
             total = _some("total_return", ratio - 1.0, "fraction", n)
             if ratio <= 0.0:
                 cagr = _none("cagr", "fraction/year", n, "equity_not_positive")
@@ -237,19 +248,16 @@ class _Series:
         """Measure the deepest fall below a former peak, the start value among the peaks."""
         if self.flaw is not None:
             return _none("max_drawdown", "fraction", n, self.flaw)
-        peak, deepest = self.equity[0], 0.0
-        for value in self.equity:
-            peak = max(peak, value)
-            deepest = min(deepest, value / peak - 1.0)
-        return _some("max_drawdown", deepest, "fraction", n)
+        falls = self.equity / np.maximum.accumulate(self.equity) - 1.0
+        return _some("max_drawdown", float(falls.min()), "fraction", n)
 
     def risk(self) -> list[Measure]:
-        rows = [] if self.unfit else self.returns
+        rows = np.zeros(0) if self.unfit else self.returns
         n = len(self.returns)
         plain = moments(rows)
-        excess = [row - self.rf for row in rows]
-        mean = math.fsum(excess) / n if rows else 0.0
-        downside = math.sqrt(math.fsum(min(row, 0.0) ** 2 for row in excess) / n) if rows else 0.0
+        excess = rows - self.rf
+        falls = np.minimum(excess, 0.0)
+        mean, downside = _mean(excess), math.sqrt(_mean(falls * falls))
         short = self.unfit or ("too_few_rows" if n < 2 else None)
         flat = short or (None if plain.deviation else "no_variation")
         risen = short or (None if downside > NO_SPREAD else "no_downside")
@@ -268,14 +276,15 @@ class _Series:
         ]
         return found if short else _with_precision(found, self._precisions(excess))
 
-    def _precisions(self, excess: list[float]) -> dict[str, Precision]:
+    def _precisions(self, excess: Floats) -> dict[str, Precision]:
         k = self.k or 1.0
+        yearly, session = of_sharpes(excess, (math.sqrt(k), 1.0))
         return {
             "mean_return": of_mean(self.returns, k),
             "volatility": none_known(len(excess)),
             "downside_deviation": none_known(len(excess)),
-            "sharpe": of_sharpe(excess, math.sqrt(k)),
-            "sharpe_per_session": of_sharpe(excess, 1.0),
+            "sharpe": yearly,
+            "sharpe_per_session": session,
             "sortino": of_sortino(excess, math.sqrt(k)),
         }
 
@@ -285,21 +294,21 @@ class _Pair:
     """Hold a series beside its benchmark: the sessions for which both have a return."""
 
     series: _Series
-    own: list[float]
-    other: list[float]
+    own: Floats
+    other: Floats
     benchmark_total: float | None
 
     @classmethod
     def of(cls, series: _Series, levels: Sequence[float | None]) -> _Pair:
-        known = [level for level in levels if level is not None]
-        if any(level <= 0.0 for level in finite(known)):
+        known = np.array([level is not None for level in levels], dtype=np.bool_)
+        worth = finite([0.0 if level is None else level for level in levels])
+        if (worth[known] <= 0.0).any():
             raise ValueError("a benchmark level is not above 0")
-        own, other = [], []
+        own, other = np.zeros(0), np.zeros(0)
         if series.flaw is None:
-            for (first, last), row in zip(_steps(list(levels)), series.returns, strict=True):
-                if first is not None and last is not None:
-                    own.append(row - series.rf)
-                    other.append(last / first - 1.0 - series.rf)
+            both = known[:-1] & known[1:]
+            own = series.returns[both] - series.rf
+            other = _steps(worth)[both] - series.rf
         whole = len(levels) > 1 and levels[0] is not None and levels[-1] is not None
         return cls(
             series=series,
@@ -311,7 +320,7 @@ class _Pair:
     @cached_property
     def unfit(self) -> str | None:
         """Say why nothing can be made of the pairs, or None."""
-        huge = any(abs(row) > LARGEST_RETURN for row in self.other)
+        huge = _huge(self.other)
         return self.series.unfit or ("too_large" if huge else None)
 
     def measures(self) -> list[Measure]:
@@ -322,7 +331,7 @@ class _Pair:
         names = ("benchmark_return", "excess_return", "geometric_alpha")
         if flaw is not None or ratio is None:
             return [_none(name, "fraction", n, flaw or "no_benchmark") for name in names]
-        grown = self.series.equity[-1] / self.series.equity[0]
+        grown = _ratio(self.series.equity)
         # A ratio of 0 is one too small for a float.
         geometric = grown / ratio - 1.0 if ratio > 0.0 else math.inf
         figures = (ratio - 1.0, grown - ratio, geometric)
@@ -344,12 +353,12 @@ class _Pair:
                 _none("jensen_alpha_t", "ratio", n, flaw),
             ]
         mean_own, mean_other = _mean(self.own), _mean(self.other)
-        sxx = math.fsum((x - mean_other) ** 2 for x in self.other)
-        pairs = list(zip(self.own, self.other, strict=True))
-        beta = math.fsum((y - mean_own) * (x - mean_other) for y, x in pairs) / sxx
+        x, y = self.other - mean_other, self.own - mean_own
+        sxx = added(x * x)
+        beta = added(y * x) / sxx
         alpha = mean_own - beta * mean_other
-        left = [(y - mean_own) - beta * (x - mean_other) for y, x in pairs]
-        noise = math.fsum(row * row for row in left) / (n - 2)
+        left = y - beta * x
+        noise = added(left * left) / (n - 2)
         error = math.sqrt(noise * (1.0 / n + mean_other**2 / sxx))
         exact = "no_variation" if error <= NO_SPREAD else None
         found = [
@@ -362,7 +371,7 @@ class _Pair:
         return _with_precision(found, sure)
 
     def _active(self) -> list[Measure]:
-        rows = [] if self.unfit else [a - b for a, b in zip(self.own, self.other, strict=True)]
+        rows = np.zeros(0) if self.unfit else self.own - self.other
         active = moments(rows)
         k, n, spread = self.series.k, len(self.own), active.deviation or 0.0
         root = math.sqrt(k) if k is not None else None
@@ -383,12 +392,23 @@ NO_K = "no_calendar"
 """Reason of an annual figure where the sessions a year are not known."""
 
 
-def _steps(rows: list[_T]) -> list[tuple[_T, _T]]:
-    return list(itertools.pairwise(rows))
+def _steps(values: Floats) -> Floats:
+    """Return what each value is over the one before, less 1."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found: Floats = values[1:] / values[:-1] - 1.0
+    return found
 
 
-def _mean(rows: list[float]) -> float:
-    return math.fsum(rows) / len(rows) if rows else 0.0
+def _ratio(values: Floats) -> float:
+    return float(values[-1]) / float(values[0])
+
+
+def _huge(returns: Floats) -> bool:
+    return bool((np.abs(returns) > LARGEST_RETURN).any())
+
+
+def _mean(rows: Floats) -> float:
+    return added(rows) / len(rows) if len(rows) else 0.0
 
 
 def _anniversary(day: date, years: int) -> date:

@@ -6,6 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
 LARGEST_RETURN = 1e70
 """No market has made so much in a session; beyond it sums of fourth powers overflow."""
 NO_SPREAD = 1e-14
@@ -32,7 +37,7 @@ class Moments:
     kurtosis: float | None
 
 
-def moments(values: Sequence[float]) -> Moments:
+def moments(values: Sequence[float] | Floats) -> Moments:
     """Return mean, deviation, skew and kurtosis of a series of finite numbers.
 
     Raises:
@@ -43,40 +48,50 @@ def moments(values: Sequence[float]) -> Moments:
     if n == 0:
         return Moments(n=0, mean=None, deviation=None, skew=None, kurtosis=None)
     # A power of two takes no digit off; without it the fourth powers of huge numbers overflow.
-    top = max(abs(row) for row in rows)
+    top = float(np.abs(rows).max())
     unit = 2.0 ** (math.frexp(top)[1] - 1) if top > LARGEST_RETURN else 1.0
-    rows = [row / unit for row in rows]
-    mean = math.fsum(rows) / n
+    rows = rows / unit
+    mean = added(rows) / n
     if n == 1:
         return Moments(n=1, mean=mean * unit, deviation=None, skew=None, kurtosis=None)
-    centred = [row - mean for row in rows]
-    squares = math.fsum(row * row for row in centred)
-    if max(rows) - min(rows) <= NO_SPREAD * max(1.0 / unit, abs(mean)) or squares == 0.0:
+    centred = rows - mean
+    powers = centred * centred
+    squares = added(powers)
+    if float(np.ptp(rows)) <= NO_SPREAD * max(1.0 / unit, abs(mean)) or squares == 0.0:
         return Moments(n=n, mean=mean * unit, deviation=0.0, skew=None, kurtosis=None)
     deviation = math.sqrt(squares / (n - 1)) * unit
     return Moments(
         n=n,
         mean=mean * unit,
         deviation=deviation if math.isfinite(deviation) else None,
-        skew=_skew(centred, squares / n),
-        kurtosis=_kurtosis(centred, squares / n),
+        skew=_skew(centred * powers, squares / n),
+        kurtosis=_kurtosis(powers * powers, squares / n),
     )
 
 
-def _skew(centred: Sequence[float], m2: float) -> float | None:
-    n = len(centred)
+def _skew(cubes: Floats, m2: float) -> float | None:
+    n = len(cubes)
     if n < 3:
         return None
-    g1: float = math.fsum(row**3 for row in centred) / n / m2**1.5
+    g1: float = added(cubes) / n / m2**1.5
     return g1 * math.sqrt(n * (n - 1)) / (n - 2)
 
 
-def _kurtosis(centred: Sequence[float], m2: float) -> float | None:
-    n = len(centred)
+def _kurtosis(fourths: Floats, m2: float) -> float | None:
+    n = len(fourths)
     if n < 4:
         return None
-    g2 = math.fsum(row**4 for row in centred) / n / m2**2 - 3.0
+    g2: float = added(fourths) / n / m2**2 - 3.0
     return 3.0 + ((n + 1) * g2 + 6.0) * (n - 1) / ((n - 2) * (n - 3))
+
+
+def added(rows: Floats) -> float:
+    """Return the exact sum of numbers, the same in any order.
+
+    Raises:
+        OverflowError: It is too large for a float.
+    """
+    return math.fsum(rows.tolist())
 
 
 def total(rows: Iterable[float]) -> float:
@@ -87,14 +102,15 @@ def total(rows: Iterable[float]) -> float:
         return math.inf
 
 
-def finite(values: Sequence[float]) -> list[float]:
+def finite(values: Sequence[float] | Floats) -> Floats:
     """Return the numbers as floats.
 
     Raises:
         ValueError: For one that is NaN or infinite.
     """
-    rows = [float(value) for value in values]
-    if not all(map(math.isfinite, rows)):
-        place = next(at for at, row in enumerate(rows) if not math.isfinite(row))
+    rows = np.array(values, dtype=np.float64)
+    good = np.isfinite(rows)
+    if not good.all():
+        place = int(np.argmin(good))
         raise ValueError(f"row {place} is {rows[place]}: leave rows without a number out")
     return rows

@@ -22,7 +22,7 @@ import numpy as np
 
 from backtester.statistics.distributions import t_critical, t_two_sided
 from backtester.statistics.inference import COSINES, cosine_basis, cosines_for
-from backtester.statistics.moments import NO_SPREAD
+from backtester.statistics.moments import NO_SPREAD, Floats, added
 
 FEWEST_SESSIONS: Final = 20
 """Below so many returns no interval is shown: that of a Sortino ratio would not hold, and a
@@ -54,72 +54,85 @@ def none_known(n: int) -> Precision:
     return Precision(reason="no_interval" if n >= FEWEST_SESSIONS else "too_few_returns")
 
 
-def of_mean(returns: Sequence[float], scale: float) -> Precision:
+def of_mean(returns: Sequence[float] | Floats, scale: float) -> Precision:
     """Return the precision of a mean return.
 
     Args:
         returns: A session each, in their order.
         scale: Of the figure: sessions a year.
     """
-    mean = _mean(returns)
-    return _about(mean, [row - mean for row in returns], scale)
+    rows = np.asarray(returns, dtype=np.float64)
+    mean = _mean(rows)
+    return _about(mean, rows - mean, scale)
 
 
-def of_growth(returns: Sequence[float], years: float) -> Precision:
+def of_growth(returns: Sequence[float] | Floats, years: float) -> Precision:
     """Return the precision of the growth a year, which is that of the mean log return.
 
     Args:
         returns: A session each, in their order.
         years: That they took.
     """
-    if any(row <= -1.0 for row in returns):
+    rows = np.asarray(returns, dtype=np.float64)
+    if (rows <= -1.0).any():
         return Precision(reason="equity_not_positive")
-    logs = [math.log1p(row) for row in returns]
+    # One by one by the machine's library: numpy's own logarithm has other bits on other processors.
+    logs = np.array([math.log1p(row) for row in rows.tolist()])
     mean = _mean(logs)
     scale = len(logs) / years if years > 0.0 else math.inf
-    return _about(mean, [row - mean for row in logs], scale, _grown)
+    return _about(mean, logs - mean, scale, _grown)
 
 
-def of_sharpe(excess: Sequence[float], scale: float) -> Precision:
+def of_sharpe(excess: Sequence[float] | Floats, scale: float) -> Precision:
     """Return the precision of mean / deviation: a Sharpe or an information ratio.
 
     Args:
         excess: Returns above what they are held against, in their order.
         scale: Of the figure: root of the sessions a year.
     """
-    mean, n = _mean(excess), len(excess)
-    spread = math.sqrt(math.fsum((row - mean) ** 2 for row in excess) / max(n - 1, 1))
+    return of_sharpes(excess, (scale,))[0]
+
+
+def of_sharpes(excess: Sequence[float] | Floats, scales: Sequence[float]) -> tuple[Precision, ...]:
+    """Return the precision of one ratio at several scales; see `of_sharpe`."""
+    rows = np.asarray(excess, dtype=np.float64)
+    mean, n = _mean(rows), len(rows)
+    apart = rows - mean
+    spread = math.sqrt(added(apart * apart) / max(n - 1, 1))
     if spread <= NO_SPREAD:
-        return _about(0.0, [0.0] * n, scale)
+        return tuple(_about(0.0, np.zeros(n), scale) for scale in scales)
     ratio = mean / spread
-    units = [(row - mean) / spread for row in excess]
-    second = _mean([unit * unit for unit in units])
-    return _about(ratio, [unit - ratio / 2.0 * (unit * unit - second) for unit in units], scale)
+    units = apart / spread
+    squares = units * units
+    influence = units - ratio / 2.0 * (squares - _mean(squares))
+    return tuple(_about(ratio, influence, scale) for scale in scales)
 
 
-def of_sortino(excess: Sequence[float], scale: float) -> Precision:
+def of_sortino(excess: Sequence[float] | Floats, scale: float) -> Precision:
     """Return the precision of mean / downside deviation.
 
     Args:
         excess: Returns above the risk-free rate, in their order.
         scale: Of the figure: root of the sessions a year.
     """
-    mean = _mean(excess)
-    squares = [min(row, 0.0) ** 2 for row in excess]
+    rows = np.asarray(excess, dtype=np.float64)
+    mean = _mean(rows)
+    falls = np.minimum(rows, 0.0)
+    squares = falls * falls
     second = _mean(squares)
     downside = math.sqrt(second)
     if downside <= NO_SPREAD:
-        return _about(0.0, [0.0] * len(excess), scale)
+        return _about(0.0, np.zeros(len(rows)), scale)
     ratio = mean / downside
-    influence = [
-        (row - mean) / downside - ratio / 2.0 * (square / second - 1.0)
-        for row, square in zip(excess, squares, strict=True)
-    ]
+    influence = (rows - mean) / downside - ratio / 2.0 * (squares / second - 1.0)
     return _about(ratio, influence, scale)
 
 
 def of_intercept(
-    alpha: float, left: Sequence[float], other: Sequence[float], scale: float
+    alpha: float,
+    left: Sequence[float] | Floats,
+    other: Sequence[float] | Floats,
+    scale: float,
 ) -> Precision:
     """Return the precision of the intercept of a line by least squares.
 
@@ -129,22 +142,21 @@ def of_intercept(
         other: What the line is drawn over, which varies.
         scale: Of the figure: sessions a year.
     """
-    n, mean = len(other), _mean(other)
-    spread = math.fsum((row - mean) ** 2 for row in other) / max(n, 1)
+    errors, line = np.asarray(left, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    n, mean = len(line), _mean(line)
+    apart = line - mean
+    spread = added(apart * apart) / max(n, 1)
     if n < 3 or spread <= 0.0:
         return Precision(reason="too_few_returns" if n < FEWEST_SESSIONS else "no_variation")
     # Two degrees went into the line; the cosines know of one, the mean.
     lost = math.sqrt((n - 1) / (n - 2))
-    influence = [
-        lost * error * (1.0 - mean * (row - mean) / spread)
-        for error, row in zip(left, other, strict=True)
-    ]
+    influence = lost * errors * (1.0 - mean * apart / spread)
     return _about(alpha, influence, scale)
 
 
 def _about(
     estimate: float,
-    influence: Sequence[float],
+    influence: Floats,
     scale: float,
     back: Callable[[float], float] = float,
 ) -> Precision:
@@ -161,7 +173,7 @@ def _about(
         return Precision(reason="too_few_returns")
     basis = cosine_basis(n, cosines_for(n))
     # Element by element: a BLAS would give other last bits on other processors.
-    sums = ((np.array(influence) / n)[:, None] * basis).sum(axis=0).tolist()
+    sums = ((influence / n)[:, None] * basis).sum(axis=0).tolist()
     degrees = float(len(sums))
     error = math.sqrt(math.fsum(row * row for row in sums) / degrees)
     if error <= NO_SPREAD:
@@ -177,5 +189,5 @@ def _grown(rate: float) -> float:
     return math.expm1(rate) if rate < 700.0 else math.inf
 
 
-def _mean(rows: Sequence[float]) -> float:
-    return math.fsum(rows) / len(rows) if rows else 0.0
+def _mean(rows: Floats) -> float:
+    return added(rows) / len(rows) if len(rows) else 0.0

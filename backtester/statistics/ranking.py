@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from backtester.statistics.inference import Interval, mean_interval
 from backtester.statistics.metrics import Measure
-from backtester.statistics.moments import finite
+from backtester.statistics.moments import added, finite
 
 KINDS = ("spearman", "kendall")
 
 # Of one block of rows, so that many tickers take no gigabytes.
 _PAIRS_AT_ONCE = 2_000_000
+# Whole numbers below are doubles too.
+_EXACT = 2**53
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -42,7 +44,7 @@ class RankIC:
 
 def average_ranks(values: Sequence[float]) -> tuple[float, ...]:
     """Return ranks from 1, ties sharing the mean of their places."""
-    return tuple(twice / 2.0 for twice in _doubled_ranks(finite(values)))
+    return tuple(twice / 2.0 for twice in _doubled_ranks(finite(values).tolist()))
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> Measure:
@@ -133,11 +135,20 @@ def _by_session(r: Floats, a: Floats, kind: str) -> list[float | None]:
     for start in range(0, len(r), step):
         rows = slice(start, start + step)
         there = ~(np.isnan(r[rows]) | np.isnan(a[rows]))
-        columns = (one.tolist() for one in (there.sum(axis=1), *sums(r[rows], a[rows], there)))
-        for n, along, first, second in zip(*columns, strict=True):
-            value = None if n < 2 else _ratio(kind, along, first, second, n).value
-            found.append(value)
+        found += _ratios(*sums(r[rows], a[rows], there))
     return found
+
+
+def _ratios(along: Whole, first: Whole, second: Whole) -> list[float | None]:
+    """Return along / sqrt(first * second) of each row, None where one side does not vary."""
+    if int(first.max(initial=0)) * int(second.max(initial=0)) >= _EXACT:
+        columns = (along.tolist(), first.tolist(), second.tolist())
+        return [_ratio("", *row, 0).value for row in zip(*columns, strict=True)]
+    varies = (first != 0) & (second != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.clip(along / np.sqrt((first * second).astype(np.float64)), -1.0, 1.0)
+    pairs = zip(ratio.tolist(), varies.tolist(), strict=True)
+    return [value if known else None for value, known in pairs]
 
 
 def _spearman_sums(r: Floats, a: Floats, there: Flags) -> tuple[Whole, Whole, Whole]:
@@ -179,7 +190,9 @@ def monotonicity(groups: Mapping[int, Sequence[float]]) -> Measure:
         1 where every better rating has the higher mean, -1 where every one has the lower;
         None with fewer than two groups (``too_few_groups``). ``n`` counts the groups.
     """
-    means = {rank: math.fsum(finite(cells)) / len(cells) for rank, cells in groups.items() if cells}
+    means = {
+        rank: added(finite(cells)) / len(cells) for rank, cells in groups.items() if len(cells)
+    }
     if len(means) < 2:
         return _correlation("monotonicity", None, len(means), "too_few_groups")
     ranks = sorted(means)
@@ -190,7 +203,7 @@ def monotonicity(groups: Mapping[int, Sequence[float]]) -> Measure:
 def _paired(first: Sequence[float], second: Sequence[float]) -> tuple[list[float], list[float]]:
     if len(first) != len(second):
         raise ValueError(f"{len(first)} rows against {len(second)}")
-    return finite(first), finite(second)
+    return finite(first).tolist(), finite(second).tolist()
 
 
 def _doubled_ranks(values: list[float]) -> list[int]:

@@ -75,6 +75,7 @@ class PairedCalls:
 
     Attributes:
         horizon: Sessions from decision to exit, which both have figures for; None for no such.
+        trials: Trials of a cell in the first run, in the second, and those that both have.
         decided: Cells with a decision in both.
         same_rating: Of these, with the same rating.
         n: Of these, with an alpha in both; a Hold counts as 0.
@@ -84,6 +85,7 @@ class PairedCalls:
     """
 
     horizon: int | None
+    trials: tuple[int, int, int]
     decided: int
     same_rating: int
     n: int
@@ -170,6 +172,7 @@ def paired_calls(database: Path, first: Compared, second: Compared) -> PairedCal
     differing = [row["first"] - row["second"] for row in known]
     return PairedCalls(
         horizon=horizon,
+        trials=_trials(database, first.run_id, second.run_id),
         decided=counts["decided"],
         same_rating=counts["same_rating"],
         n=len(rows),
@@ -181,6 +184,13 @@ def paired_calls(database: Path, first: Compared, second: Compared) -> PairedCal
             max([horizon or 1, *spans]),
         ),
     )
+
+
+def _trials(database: Path, first: str, second: str) -> tuple[int, int, int]:
+    """Return how many trials of a cell two runs have, and how many of the same number."""
+    rows = rows_of(database, _TRIALS, [first, second])
+    one, other = ({row["trial"] for row in rows if row["run_id"] == run} for run in (first, second))
+    return len(one), len(other), len(one & other)
 
 
 def _common_horizon(first: Mapping[str, Any], second: Mapping[str, Any]) -> int | None:
@@ -250,6 +260,8 @@ SELECT count(*) AS decided, count(*) FILTER (a.rating = b.rating) AS same_rating
 FROM cells a JOIN cells b USING (session, ticker, trial)
 WHERE a.run_id = ? AND b.run_id = ? AND a.scored AND b.scored
     AND a.status IN ('done', 'unread') AND b.status IN ('done', 'unread')"""
+
+_TRIALS: Final = "SELECT DISTINCT run_id, trial FROM cells WHERE scored AND run_id IN (?, ?)"
 
 _CALLS: Final = """
 SELECT a.session, a.directional_alpha AS first, b.directional_alpha AS second,

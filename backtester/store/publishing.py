@@ -41,7 +41,6 @@ from backtester.store.summary import (
     paid_words,
     problems,
     published_runs,
-    published_scores,
     published_states,
     rating_rows,
     run_bill,
@@ -131,31 +130,60 @@ def publish_score(
     Raises:
         UsageError: See `publish`; so DataError.
     """
-    others = {card.score_id for card in cards} - {score.score_id}
-    state = published_states(database).get(run_id)
-    wanted = ("finished", results_root)
-    if state is None or (state.status, state.results_root) != wanted:
-        return False
-    known = set(published_scores(database, run_id))
-    if score.score_id == DEFAULT_SCORE or known - {score.score_id} != others:
+    if score.score_id == DEFAULT_SCORE or not database.exists():
         return False
     tables = score_tables(run_id, [score], cards=cards)
-    with _replacing(database, lock_timeout_s, keep=True) as connection:
-        connection.execute(f"DELETE FROM {SCORES.name} WHERE run_id = ?", [run_id])
-        for table in (RETURNS, *SCORE_TABLES) if score.score_id in known else ():
-            connection.execute(
-                f"DELETE FROM {table.name} WHERE run_id = ? AND score_id = ?",
-                [run_id, score.score_id],
-            )
-        _insert(connection, run_id, tables)
-        _insert_ledger(connection, database)
+    others = {card.score_id for card in cards} - {score.score_id}
+    try:
+        with _replacing(database, lock_timeout_s, keep=True) as connection:
+            known = _scores_of(connection, run_id, results_root)
+            if known - {score.score_id} != others:
+                raise _AnotherRun
+            _put_score(connection, database, tables, of=(run_id, score.score_id))
+    except _AnotherRun:
+        return False
     return True
+
+
+class _AnotherRun(Exception):
+    """The database does not hold the run as it is."""
+
+
+def _scores_of(connection: duckdb.DuckDBPyConnection, run_id: str, results_root: str) -> set[str]:
+    """Return the scores that the database has of a finished run with these results."""
+    stands = connection.execute("SELECT status, results_root FROM runs WHERE run_id = ?", [run_id])
+    if stands.fetchall() != [("finished", results_root)]:
+        raise _AnotherRun
+    known = connection.execute("SELECT score_id FROM scores WHERE run_id = ?", [run_id])
+    return {score_id for (score_id,) in known.fetchall()}
+
+
+def _put_score(
+    connection: duckdb.DuckDBPyConnection,
+    database: Path,
+    tables: Mapping[str, pa.Table],
+    *,
+    of: tuple[str, str],
+) -> None:
+    """Put the rows of a score in, in place of those that it had."""
+    # Rows as few as these are put in sooner by one thread, and without a log to put them in again:
+    # nobody looks at the file before it is whole.
+    connection.execute("SET threads = 1")
+    connection.execute("SET wal_autocheckpoint = '1KB'")
+    connection.execute("BEGIN")
+    connection.execute(f"DELETE FROM {SCORES.name} WHERE run_id = ?", [of[0]])
+    for table in (RETURNS, *SCORE_TABLES):
+        connection.execute(f"DELETE FROM {table.name} WHERE run_id = ? AND score_id = ?", [*of])
+    _insert(connection, of[0], tables)
+    _insert_ledger(connection, database)
+    connection.execute("COMMIT")
 
 
 def rebuild(
     database: Path,
     load: Callable[[], Iterable[RunDocument]],
     *,
+    leave_out: Callable[[str, DataError], None] | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> int:
     """Make the published database anew from the runs' journals.
@@ -165,6 +193,7 @@ def rebuild(
         load: Gives all runs; it is called, and read to its end, when no one else can publish. A
             run that is published before is then in its journals, one that is published later is
             added by its publisher. One run is held in memory at a time if it yields them.
+        leave_out: Takes a run that holds what no table may hold, and why; the others go on.
         lock_timeout_s: How long to wait for other publishers.
 
     Returns:
@@ -172,7 +201,8 @@ def rebuild(
 
     Raises:
         UsageError: The folder cannot be written, or the lock was not to be had in time.
-        DataError: A run appears twice or holds what no table may hold; the old file is kept.
+        DataError: A run appears twice, or holds what no table may hold and none may be left out;
+            the old file is kept.
     """
     seen: set[str] = set()
     bring_back_lines(database.parent)
@@ -180,8 +210,15 @@ def rebuild(
         for document in load():
             if document.run_id in seen:
                 raise DataError(f"run {document.run_id} is there twice: remove one of its folders")
+            try:
+                tables = arrow_tables(document)
+            except DataError as error:
+                if leave_out is None:
+                    raise
+                leave_out(document.run_id, error)
+                continue
             seen.add(document.run_id)
-            _insert(connection, document.run_id, arrow_tables(document))
+            _insert(connection, document.run_id, tables)
         _insert_ledger(connection, database)
     return len(seen)
 

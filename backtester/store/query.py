@@ -17,8 +17,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import duckdb
 import pyarrow as pa
@@ -26,7 +27,12 @@ import pyarrow as pa
 from backtester.errors import BacktesterError, DataError, UsageError
 from backtester.store.limits import Interrupter, checked_time_limit, memory_ceiling, within
 from backtester.store.output import SqlFormat, output_file, rows_as_bytes, save_bytes, shown
-from backtester.store.schema import ordered_select, schema_fingerprint
+from backtester.store.schema import (
+    SCHEMA_EDITION,
+    edition_of,
+    ordered_select,
+    schema_fingerprint,
+)
 from backtester.store.tables import TABLES
 from backtester.store.terms import literal
 from backtester.store.views import VIEWS
@@ -204,6 +210,43 @@ def open_results(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     finally:
         connection.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Say whether a published database is one of this release.
+
+    Attributes:
+        age: ``current``, ``older`` or ``newer``.
+        schema: What tells its tables from others.
+        runs: The runs in it.
+    """
+
+    age: Literal["current", "older", "newer"]
+    schema: str
+    runs: frozenset[str]
+
+
+def standing_of(database: Path) -> Standing | None:
+    """Return how a published database stands to this release; None where there is none.
+
+    Raises:
+        UsageError: The name of the database cannot be one.
+        DataError: It is damaged, or was not made by this product.
+    """
+    if not _is_file(database) and not database.exists():
+        return None
+    with open_results(database) as connection:
+        try:
+            schema = str(connection.execute("SELECT results_schema()").fetchall()[0][0])
+            runs = connection.execute("SELECT run_id FROM runs").fetchall()
+        except duckdb.Error as error:
+            raise damaged(error, database) from error
+    if schema == schema_fingerprint():
+        age: Literal["current", "older", "newer"] = "current"
+    else:
+        age = "newer" if edition_of(schema) > SCHEMA_EDITION else "older"
+    return Standing(age=age, schema=schema, runs=frozenset(str(run) for (run,) in runs))
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, database: Path) -> None:

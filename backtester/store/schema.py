@@ -25,6 +25,9 @@ from backtester.store.terms import (
 )
 from backtester.store.views import VIEWS
 
+SCHEMA_EDITION: Final = 1
+"""Raised with each release that changes a table or a view: it tells an older from a newer one."""
+
 _INTRODUCTION: Final = (
     "reports/results.duckdb, published anew while a run goes on and at its end. Sessions are DATE, "
     "instants are TIMESTAMP and hold UTC, fractions are fractions (0.01 is one percent), nothing "
@@ -43,15 +46,25 @@ def create_statements() -> tuple[str, ...]:
     """Return every statement that makes an empty results database, in order."""
     made = (*enum_statements(), *macro_statements(), *table_statements(), *_view_statements())
     # The last one lets a later opener see that it was made by these very statements.
-    stamp = f"CREATE MACRO results_schema() AS {literal(_fingerprint(made))}"
+    stamp = f"CREATE MACRO results_schema() AS {literal(_stamp(made))}"
     return (*made, *_comment_statements(), stamp)
 
 
 def schema_fingerprint() -> str:
     """Return what `results_schema()` answers in a database of this schema."""
-    return _fingerprint(
+    return _stamp(
         (*enum_statements(), *macro_statements(), *table_statements(), *_view_statements())
     )
+
+
+def edition_of(schema: str) -> int:
+    """Return the edition in what `results_schema()` answers; 0 from before there were editions."""
+    number, dash, _ = schema.partition("-")
+    return int(number) if dash and number.isdecimal() else 0
+
+
+def _stamp(statements: Sequence[str]) -> str:
+    return f"{SCHEMA_EDITION}-{_fingerprint(statements)}"
 
 
 def stable_columns(relation: Table | View) -> tuple[str, ...]:

@@ -227,7 +227,13 @@ EVENT_STUDY: Final = Table(
     columns=(
         *_OF_A_SCORE,
         col("rating", "rating_row", "", "Rating; 'unread' where none was read."),
-        col("session_offset", "INTEGER", "sessions", "From the decision's close, -10 to 20."),
+        col(
+            "session_offset",
+            "INTEGER",
+            "sessions",
+            "From the close of the decision's session, -10 to 20; of the one after where an "
+            "imported decision bears a date after that close.",
+        ),
         col("n", "BIGINT", "cells", "Decisions with all closes for this offset."),
         col("mean_excess", "DOUBLE", "fraction", "Of that one session.", null="see reason"),
         col(

@@ -12,6 +12,9 @@ _GROUP: Final = (
     col("score_id", "VARCHAR", "", "Score; 'default' is the run's own."),
 )
 _NO_VALUE: Final = "see metrics.reason"
+FEWEST_DRAWS: Final = 20
+"""Random books of which one in twenty lies below the band of 90 % of them."""
+
 _LUCK: Final = "not distinguishable from luck"
 
 # Figure -> unit and what it is, in the order of the view.
@@ -83,12 +86,14 @@ BOOK_PERFORMANCE: Final = View(
         col("trial", "INTEGER", "", "Lane; 0 for a baseline.", null="there is no book"),
         col("sessions", "BIGINT", "sessions", "Session returns.", null="there is no book"),
         *_columns(_PERFORMANCE),
+        col("pbo_books", "BIGINT", "books", "Stored books that pbo is over.", null="no book"),
     ),
     sql=f"""
 SELECT run_id, score_id, subject AS book, trial,
     max(n) FILTER (metric = 'total_return') AS sessions,
-    {_pivot(tuple(_PERFORMANCE))}
-FROM metrics WHERE subject NOT IN ('decisions', 'random')
+    {_pivot(tuple(_PERFORMANCE))},
+    max(n) FILTER (metric = 'pbo') AS pbo_books
+FROM metrics WHERE subject NOT IN ('decisions', 'random') AND scope = 'all'
 GROUP BY run_id, score_id, subject, trial""",
 )
 
@@ -212,6 +217,40 @@ FROM metrics WHERE subject = 'decisions' AND scope = 'fold'
 GROUP BY run_id, score_id, member, horizon""",
 )
 
+BOOK_BY_FOLD: Final = View(
+    name="book_by_fold_all",
+    question="What did the book make in every part of the time?",
+    note=(
+        "The parts of one book, with what it held when a fold began; the last fold goes on to the "
+        "book's end, so the folds' 1 + total_return multiply to the book's. Scores that were asked "
+        "for folds have them (`backtester score RUN --fold 6M`); a run's own has none."
+    ),
+    key=("run_id", "score_id", "book", "trial", "fold"),
+    columns=(
+        *_GROUP,
+        col("book", "VARCHAR", "", "ratings, buy_and_hold or equal_weight."),
+        col("trial", "INTEGER", "", "Lane; 0 for a baseline."),
+        col("fold", "VARCHAR", "", "First day/last day of its decisions."),
+        col("sessions", "BIGINT", "sessions", "Session returns."),
+        *_columns(
+            {
+                name: _PERFORMANCE[name]
+                for name in ("total_return", "sharpe", "sharpe_low", "sharpe_high")
+            }
+        ),
+        col("sharpe_reason", "VARCHAR", "", "Why no ratio or interval.", null="there are both"),
+        col("max_drawdown", "DOUBLE", "fraction", "Deepest in the fold.", null=_NO_VALUE),
+    ),
+    sql=f"""
+SELECT run_id, score_id, subject AS book, trial, member AS fold,
+    max(n) FILTER (metric = 'total_return') AS sessions,
+    {_pivot(("total_return", "sharpe", "sharpe_low", "sharpe_high"))},
+    max(reason) FILTER (metric = 'sharpe') AS sharpe_reason,
+    {_pivot(("max_drawdown",))}
+FROM metrics WHERE subject <> 'decisions' AND scope = 'fold'
+GROUP BY run_id, score_id, subject, trial, member""",
+)
+
 ALPHAS: Final = View(
     name="alphas",
     question="Which alpha is meant?",
@@ -249,7 +288,7 @@ PLACEBO_BAND: Final = View(
     question="Would random ratings have done as well?",
     note=(
         "Seeded random ratings that come as often and stay as long as the run's own, through the "
-        "same book; the band holds 90 % of them."
+        f"same book; the band holds 90 % of them, and there is none of fewer than {FEWEST_DRAWS}."
     ),
     key=("run_id", "score_id", "trial", "metric"),
     columns=(
@@ -258,19 +297,20 @@ PLACEBO_BAND: Final = View(
         col("metric", "VARCHAR", "", "total_return, sharpe or max_drawdown."),
         col("book", "DOUBLE", "see metrics.unit", "The run's own figure.", null=_NO_VALUE),
         col("draws", "BIGINT", "books", "Random books."),
-        col("low", "DOUBLE", "see metrics.unit", "5 % of them are below.", null="no draws"),
+        col("low", "DOUBLE", "see metrics.unit", "5 % of them are below.", null="too few draws"),
         col("median", "DOUBLE", "see metrics.unit", "Half of them are.", null="no draws"),
-        col("high", "DOUBLE", "see metrics.unit", "95 % of them are.", null="no draws"),
+        col("high", "DOUBLE", "see metrics.unit", "95 % of them are.", null="too few draws"),
         col("share_below", "DOUBLE", "fraction", "Random books below the run's.", null="no draws"),
-        col("inside", "BOOLEAN", "", "The run's figure lies in the band.", null="no draws"),
+        col("inside", "BOOLEAN", "", "The run's figure lies in the band.", null="no band"),
     ),
-    sql="""
+    sql=f"""
 SELECT p.run_id, p.score_id, b.trial, p.metric, b.value AS book, p.n AS draws,
-    p.low, p.value AS median, p.high, s.value AS share_below,
-    b.value BETWEEN p.low AND p.high AS inside
+    if(p.n >= {FEWEST_DRAWS}, p.low, NULL) AS low, p.value AS median,
+    if(p.n >= {FEWEST_DRAWS}, p.high, NULL) AS high, s.value AS share_below,
+    if(p.n >= {FEWEST_DRAWS}, b.value BETWEEN p.low AND p.high, NULL) AS inside
 FROM metrics p
 JOIN metrics b ON b.run_id = p.run_id AND b.score_id = p.score_id AND b.metric = p.metric
-    AND b.subject = 'ratings'
+    AND b.subject = 'ratings' AND b.scope = p.scope
 LEFT JOIN metrics s ON s.run_id = p.run_id AND s.score_id = p.score_id AND s.subject = 'ratings'
     AND s.trial = b.trial AND s.metric = 'placebo_share_below_' || p.metric
 WHERE p.subject = 'random'""",
@@ -421,6 +461,7 @@ SCORE_VIEWS: Final = (
     *with_all_scores(CERTAINTY),
     *with_all_scores(ALPHA_BY_HORIZON),
     ALPHA_BY_FOLD,
+    BOOK_BY_FOLD,
     *with_all_scores(ALPHAS),
     *with_all_scores(PLACEBO_BAND),
     SCORE_COMPARISON,

@@ -34,6 +34,7 @@ class BookLine:
         excess_return: total_return less that, or None.
         beta: To the benchmark, or None.
         jensen_alpha: A year, or None; so is `jensen_alpha_se`, its standard error.
+        pbo_books: Stored books that `pbo` is over, or None.
     """
 
     book: str
@@ -57,6 +58,7 @@ class BookLine:
     beta: float | None = None
     jensen_alpha: float | None = None
     jensen_alpha_se: float | None = None
+    pbo_books: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +320,7 @@ _BOOKS: Final = """
 SELECT book, trial, sessions, total_return, cagr, volatility, sharpe, sharpe_low, sharpe_high,
     max_drawdown, turnover, orders_filled, orders_rejected, deflated_sharpe,
     min_track_record_length, pbo, benchmark_return, excess_return, beta, jensen_alpha,
-    jensen_alpha_se
+    jensen_alpha_se, pbo_books
 FROM book_performance_all WHERE run_id = ? AND score_id = ?
 ORDER BY book <> 'ratings', book NOT IN ('buy_and_hold', 'equal_weight'), book, trial"""
 

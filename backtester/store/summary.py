@@ -159,16 +159,6 @@ def published_states(database: Path) -> Mapping[str, PublishedState]:
     return {row["run_id"]: PublishedState(row["status"], row["results_root"]) for row in rows}
 
 
-def published_scores(database: Path, run_id: str) -> tuple[str, ...]:
-    """Return the names of a run's scores in the database, sorted.
-
-    Raises:
-        DataError: There is no database, or it is damaged or of another version.
-    """
-    query = "SELECT score_id FROM scores WHERE run_id = ? ORDER BY score_id"
-    return tuple(row["score_id"] for row in rows_of(database, query, [run_id]))
-
-
 def rating_rows(database: Path, run_id: str, *, score_id: str = "default") -> tuple[RatingRow, ...]:
     """Return a run's rating table: Sell, Underweight, Hold, Overweight, Buy, unread.
 

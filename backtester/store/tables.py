@@ -222,7 +222,8 @@ RETURNS: Final = Table(
             "alpha_cc",
             "DOUBLE",
             "fraction",
-            "Likewise, both legs close of d to close of d+h.",
+            "Likewise, both legs close of d to close of d+h; an imported decision may be of a date "
+            "after that close (cells.cutoff).",
             null="see alpha_reason",
         ),
         col("alpha_reason", "VARCHAR", "", "Why alpha is NULL.", null="alpha is there"),

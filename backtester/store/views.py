@@ -307,8 +307,8 @@ LEAK_AUDIT: Final = View(
             "audit",
             "VARCHAR",
             "",
-            "fills (after the cutoff, unless flagged same_bar), lessons_shown (resolved by the "
-            "cutoff, and in memory), reads (max_known_at by the cutoff).",
+            "fills (after the cutoff, or at it and flagged same_bar), lessons_shown (resolved by "
+            "the cutoff, and in memory), reads (max_known_at by the cutoff).",
         ),
         col("checked", "BIGINT", "rows", "Fills, lessons or reads looked at."),
         col("violations", "BIGINT", "rows", "Of those: from the future."),
@@ -326,7 +326,8 @@ WITH looked_at AS (
         AND concat_ws('|', m.ticker, m.session::VARCHAR, m.trial::VARCHAR) = s.lesson
     UNION ALL
     SELECT r.run_id, 'fills',
-        r.entry_at <= c.cutoff AND NOT list_contains(r.flags, 'same_bar')
+        r.entry_at < c.cutoff
+            OR (r.entry_at = c.cutoff AND NOT list_contains(r.flags, 'same_bar'))
     FROM returns r JOIN cells c USING (run_id, ticker, session, trial)
     WHERE r.entry_at IS NOT NULL
 )

@@ -376,23 +376,6 @@ def lesson_row(
     )
 
 
-def waiting_row(cell: CellRecord) -> LessonRecord:
-    """Return the memory row of a decision whose return nobody has looked for yet."""
-    return LessonRecord(
-        key=cell.key,
-        decision_hash="",
-        resolved_at=None,
-        rating=cell.rating,
-        raw_return=None,
-        alpha=None,
-        lesson_status="waiting",
-        lesson="",
-        error=None,
-        calls=(),
-        outcomes=(),
-    )
-
-
 def decision_hash_of(cell: CellRecord, returned: ReturnRecord) -> str:
     """Hash what a lesson reflects on, so that a changed decision gets a new lesson."""
     alpha = returned.alpha.hex() if returned.alpha is not None else "-"

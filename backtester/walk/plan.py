@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from backtester.calendar import Calendar, grid_sessions
 from backtester.config import RunConfig
@@ -17,6 +18,7 @@ from backtester.runs.folder import RESULTS_VERSION, run_id_of
 from backtester.settlement.broker import ScoreRule, benchmark_for
 from backtester.settlement.pricing import market_of
 from backtester.snapshots.snapshot import Snapshot
+from backtester.walk.held import require_priced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,23 @@ class Plan:
         """Number of cells."""
         return sum(len(barrier.keys) for barrier in self.barriers)
 
+    @property
+    def moved(self) -> str:
+        """Which listed dates are no sessions and where they went, in words; empty for none."""
+        listed = () if isinstance(self.config.grid, str) else sorted(set(self.config.grid))
+        markets = (market_of(self.snapshot, ticker).calendar for ticker in self.config.tickers)
+        found = []
+        for code, calendar in sorted({calendar.code: calendar for calendar in markets}.items()):
+            moved = [day for day in listed if not calendar.is_session(day)]
+            if moved:
+                dates = "date is" if len(moved) == 1 else "dates are"
+                example = f"{moved[0]} on {calendar.last_on_or_before(moved[0])}"
+                found.append(
+                    f"{len(moved)} listed {dates} no session of {code}, and decided on the one "
+                    f"before: {example}{', ...' if len(moved) > 1 else ''}"
+                )
+        return "; ".join(found)
+
 
 def lay_out(
     config: RunConfig, snapshot: Snapshot, *, fingerprint: str, scored: bool = True
@@ -86,11 +105,8 @@ def lay_out(
         require_benchmark(config, snapshot, instrument, scored=scored)
     config = config.model_copy(update={"tickers": tuple(dict.fromkeys(instruments))})
     cells = _gather(config, snapshot)
-    require_known_by(
-        config.portfolio,
-        min(key.session for key in cells.barriers[0].keys),
-        at_open=config.decision_time == "open",
-    )
+    _require_first(cells.grids, snapshot)
+    _require_book(config, snapshot, cells.barriers[0], whole=scored)
     identity = {
         **config.identity_fields(),
         "tickers": sorted(config.tickers),
@@ -208,6 +224,38 @@ def _require_range(config: RunConfig, snapshot: Snapshot) -> None:
         f"dates {config.start} to {config.end} reach outside snapshot {snapshot.name}, which "
         f"covers {snapshot.start} to {snapshot.end}: choose dates within it"
     )
+
+
+def _require_book(config: RunConfig, snapshot: Snapshot, first: Barrier, *, whole: bool) -> None:
+    """Refuse a user's own book of a later day, or one that the snapshot contradicts."""
+    day, at_open = _first_day(first, snapshot), config.decision_time == "open"
+    require_known_by(config.portfolio, day, at_open=at_open)
+    require_priced(config.portfolio, snapshot, day, at_open=at_open, whole=whole)
+
+
+def _first_day(first: Barrier, snapshot: Snapshot) -> date:
+    """Return the day of the first cutoff; a session of futures opens on the evening before it."""
+    zones = {market_of(snapshot, key.ticker).calendar.tz for key in first.keys}
+    return min(first.cutoff.astimezone(ZoneInfo(zone)).date() for zone in zones)
+
+
+def _require_first(grids: Mapping[str, Sequence[str]], snapshot: Snapshot) -> None:
+    """Refuse a listed date that moved to a session before the snapshot."""
+    for instrument, sessions in grids.items():
+        require_session_held(instrument, date.fromisoformat(sessions[0]), snapshot)
+
+
+def require_session_held(instrument: str, session: date, snapshot: Snapshot) -> None:
+    """Refuse a session that a date moved to and that the snapshot does not reach back to.
+
+    Raises:
+        DataError: Names the session.
+    """
+    if session < snapshot.start:
+        raise DataError(
+            f"the first date is no session of {instrument}, and the one before, {session}, is "
+            f"before snapshot {snapshot.name}, which begins on {snapshot.start}: begin later"
+        )
 
 
 def cache_folder(data_dir: Path) -> Path:

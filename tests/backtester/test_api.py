@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +340,38 @@ def test_dates_of_python_are_dates(workspace: Workspace, day: date | str) -> Non
 
     state, _ = graph.propagate(company_name="AAA", trade_date=day)
 
+    assert state["trade_date"] == "2018-01-05"
+
+
+TOKYO = timezone(timedelta(hours=9))
+
+
+@pytest.mark.parametrize(
+    ("instant", "says"),
+    [
+        # The decision of the 5th knows what happened until 21:00Z.
+        (
+            datetime(2018, 1, 5, 20, 59, tzinfo=UTC),
+            "2018-01-05T20:59:00.00:00 is before 2018-01-05",
+        ),
+        # Saturday in Tokyo, and still Friday noon in New York.
+        (datetime(2018, 1, 6, 1, 0, tzinfo=TOKYO), "before 2018-01-05 21:00Z, up to which"),
+        (datetime(2018, 1, 5, 21, 0, tzinfo=UTC), None),
+        (datetime(2018, 1, 6, 6, 0, tzinfo=TOKYO), None),
+        # A midnight is another way to write a date.
+        (datetime(2018, 1, 6, tzinfo=TOKYO), None),
+    ],
+)
+def test_an_hour_before_what_the_decision_of_its_date_knows_is_refused(
+    workspace: Workspace, instant: datetime, says: str | None
+) -> None:
+    graph = graph_at(workspace, memory="off")
+
+    if says is not None:
+        with pytest.raises(UsageError, match=says):
+            graph.propagate("AAA", instant)
+        return
+    state, _ = graph.propagate("AAA", instant)
     assert state["trade_date"] == "2018-01-05"
 
 

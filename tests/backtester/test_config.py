@@ -65,6 +65,11 @@ def load(
             "core_stock_apis",
             "'core_stock_apis' has no '=': write KEY=VALUE;KEY=VALUE",
         ),
+        (
+            "TRADINGAGENTS_DATA_VENDORS",
+            "core_stock_apis=files; core_stock_apis = yfinance",
+            "'core_stock_apis' is given twice: keep one of them",
+        ),
     ],
 )
 def test_a_variable_that_cannot_be_read_is_an_error_that_names_it(

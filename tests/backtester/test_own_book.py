@@ -13,7 +13,7 @@ import pytest
 from backtester import cli
 from backtester.backtest import RunResult, run
 from backtester.config import RunConfig
-from backtester.errors import UsageError
+from backtester.errors import DataError, UsageError
 from backtester.loading import config_from_manifest, load_config
 from backtester.own_book import OwnBook
 from backtester.packs.replays import replay
@@ -248,6 +248,79 @@ def test_a_book_of_a_day_that_the_first_decision_could_not_know_is_refused(
         assert lay_out(config, workspace.snapshot, fingerprint="f").cells == 6
 
 
+@pytest.mark.parametrize(
+    ("changes", "kind", "said"),
+    [
+        (
+            {"positions": [{"ticker": "ZZZ", "shares": 1, "price": 1.0}]},
+            DataError,
+            "portfolio: snapshot small has no bar of ZZZ up to 2018-01-02: freeze them too",
+        ),
+        (
+            {"currency": "EUR"},
+            UsageError,
+            "portfolio: AAA is priced in USD in snapshot small, and the book is in EUR",
+        ),
+        # AAA closes at 130.74 on 2018-01-02: 10 times that and a hundredth are refused.
+        (
+            {"positions": [{"ticker": "AAA", "shares": 1, "price": 1307.4}]},
+            UsageError,
+            "portfolio: AAA at 1307.4 is far from its close of 130.74 on 2018-01-02 in snapshot",
+        ),
+        (
+            {"positions": [{"ticker": "AAA", "shares": 1, "price": 1.3074}]},
+            UsageError,
+            "portfolio: AAA at 1.3074 is far from its close of 130.74 on 2018-01-02 in snapshot",
+        ),
+        # A Monday holiday: the close of the Friday before.
+        (
+            {"as_of": "2018-01-01", "positions": [{"ticker": "AAA", "shares": 1, "price": 1.0}]},
+            UsageError,
+            "portfolio: AAA at 1 is far from its close of 132.15 on 2017-12-29 in snapshot",
+        ),
+        (
+            {"as_of": "2016-12-30"},
+            DataError,
+            "portfolio: snapshot small has no bar of AAA, BBB up to 2016-12-30: freeze them too",
+        ),
+    ],
+)
+def test_a_book_that_the_snapshot_contradicts_is_refused(
+    changes: dict[str, Any], kind: type[Exception], said: str, workspace: Workspace
+) -> None:
+    config = workspace.config(**DATES, portfolio={**STATED, **changes})
+    with pytest.raises(kind) as caught:
+        lay_out(config, workspace.snapshot, fingerprint="f")
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_price_of_up_to_twice_or_half_the_close_is_taken(workspace: Workspace) -> None:
+    for price in (130.74 * 2, 130.74 / 2):
+        held = {"ticker": "AAA", "shares": 1, "price": price}
+        config = workspace.config(**DATES, portfolio={**STATED, "positions": [held]})
+        assert lay_out(config, workspace.snapshot, fingerprint="f").cells == 6
+
+
+def test_a_book_without_a_day_is_held_against_the_close_before_decisions_at_the_open(
+    workspace: Workspace,
+) -> None:
+    held = {"ticker": "AAA", "shares": 1, "price": 1.0}
+    book = {"currency": "USD", "cash": 0.0, "positions": [held]}
+    for time, day in (("close", "2018-01-05"), ("open", "2018-01-04")):
+        config = workspace.config(**DATES, decision_time=time, portfolio=book)
+        with pytest.raises(UsageError, match=f" on {day} in snapshot"):
+            lay_out(config, workspace.snapshot, fingerprint="f")
+
+
+def test_one_decision_is_made_on_a_snapshot_that_lacks_other_positions(
+    workspace: Workspace,
+) -> None:
+    held = {"ticker": "ZZZ", "shares": 1, "price": 1.0}
+    config = workspace.config(**DATES, portfolio={**STATED, "positions": [held]})
+    assert lay_out(config, workspace.snapshot, fingerprint="f", scored=False).cells == 6
+
+
 def test_a_record_of_before_there_were_books_still_reads(tmp_path: Path) -> None:
     cell = make_cell()
     text = encode(cell)[17:-1].decode().replace(',"book_hash":""', "")
@@ -278,7 +351,11 @@ def test_run_plan_and_analyze_take_the_file(
     where = ("--snapshot", "small", "--benchmark", "^GSPC", "--portfolio", "book.json")
     dates = ("--tickers", "AAA", "--start", "2018-01-02", "--end", "2018-01-12", "--horizon", "3")
     assert cli.run(["plan", *where, *dates]) == 0
+    capsys.readouterr()
     assert cli.run(["run", *where, *dates, "--set", "score_at_end=false"]) == 0
+    assert "note: the portfolio is shown as it stands on every date" in capsys.readouterr().err
+    assert cli.run(["show", "latest"]) == 0
+    assert "the user's own of 2018-01-02, 2 positions: shown as it" in capsys.readouterr().out
     assert cli.run(["analyze", "AAA", "2018-01-12", *where, "--memory", "off"]) == 0
     capsys.readouterr()
 

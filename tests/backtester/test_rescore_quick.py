@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from backtester.backtest import rebuild_database, run
+from backtester.backtest import run
 from backtester.book.policy import policy_named
 from backtester.errors import DataError
+from backtester.publication import rebuild_database
 from backtester.rescore import score
 from backtester.runs.folder import RunFolder, find_run
 from backtester.runs.journal import read_ledger

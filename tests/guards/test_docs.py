@@ -110,7 +110,7 @@ def test_the_page_on_the_book_names_options_that_exist_and_the_weights_of_the_po
     commands = getattr(get_command(app), "commands", {})
     options = {
         option
-        for name in ("score", "import", "show")
+        for name in ("score", "import", "show", "run")
         for parameter in commands[name].params
         for option in parameter.opts
     }

@@ -101,6 +101,7 @@ def make_workspace(
     *,
     actions: Iterable[Action] = (),
     instruments: Iterable[Instrument] = (),
+    start: date | None = None,
     end: date | str | None = None,
     name: str = "small",
 ) -> Workspace:
@@ -117,7 +118,7 @@ def make_workspace(
         path / "data" / "snapshots" / name,
         tables,
         name=name,
-        declared_start=min(sessions),
+        declared_start=start or min(sessions),
         declared_end=day_of(end) if end else max(sessions),
         sources=(INVENTED,),
         absent={},

@@ -160,6 +160,13 @@ def test_they_see_the_bars_of_the_view(
     assert stale == 1
 
 
+@pytest.mark.parametrize("decision_time", ["close", "open"])
+def test_a_date_that_is_no_session_is_named(decision_time: Literal["close", "open"]) -> None:
+    sunday = date(2024, 3, 3)
+    with pytest.raises(DataError, match="2024-03-03"):
+        seen_by(ViewCache(snapshot_of()), "AAA", [DAYS[1], sunday], decision_time)
+
+
 def test_a_split_moves_no_line_across_another() -> None:
     whole = make_snapshot({"AAA": rows_of("AAA", START, swing(COUNT))})
     for name, preset in (("macd", "textbook"), ("sma_cross", "finagent"), ("zmr", "textbook")):

@@ -7,6 +7,7 @@ bars that contradict each other, decisions after the end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -203,9 +204,9 @@ def test_a_book_that_does_not_balance_is_not_handed_out() -> None:
     with pytest.raises(BacktesterError, match="the book of 2024-03-04 does not balance"):
         account.require_balance(day(MON))
 
-    tape = Tape(stage, make_rule(), asks=0, books=1)
-    cash, nothing = np.array([1_000.0]), np.zeros((1, 1))
-    tape.row(0, cash, nothing, nothing, np.ones((1, 1)))
+    cash, nothing, one = np.array([1_000.0]), np.zeros((1, 1)), np.ones((1, 1))
+    tape = Tape(stage, make_rule(), asks=0, books=1, of=1, rates=one)
+    tape.row(cash, nothing, nothing, one)
     tape.require_balance(np.array([[1_000.0]]))
     with pytest.raises(BacktesterError, match="the book of 2024-03-04 does not balance"):
         tape.require_balance(np.array([[1_000.01]]))
@@ -243,3 +244,79 @@ def test_a_book_all_of_whose_orders_fill_after_the_end_is_cash() -> None:
     )
     assert [order.status for order in book.orders] == ["pending"]
     assert {row.equity for row in book.equity} == {1_000.0}
+
+
+def test_two_closes_of_one_ticker_that_become_known_together_mark_no_other() -> None:
+    """Late on Tuesday Monday's bar of AAA is there too; BBB has none of that day."""
+    late, *rest = make_bars("AAA", at((MON, TUE), 10, 12))
+    book = played_alike(
+        make_snapshot(
+            {
+                "AAA": [replace(late, known_at=rest[0].known_at), *rest],
+                "BBB": at((MON,), 20),
+                "CCC": at((MON, TUE), 5, 6),
+            },
+            end=TUE,
+        ),
+        {"AAA": {TUE: 1.0}, "BBB": {MON: 1.0}, "CCC": {MON: 1.0}},
+        end=TUE,
+        slots=2,
+    )
+    # 500 in BBB at 20 and 500 in CCC at 5, which gains a fifth; AAA finds no cash.
+    assert [row.equity for row in book.equity] == [1_000.0, 1_100.0]
+    assert [row.close for row in book.positions if row.ticker == "BBB"] == [20.0, 20.0]
+
+
+@pytest.mark.parametrize("books", [1, 3])
+def test_sums_over_many_tickers_are_taken_one_by_one(books: int) -> None:
+    """Numpy adds eight and more numbers in pairs where it may; a book of one ticker must not."""
+    tickers = [f"T{letter}" for letter in "ABCDEFGHIJKLMNOPQRST"]
+    draw = np.random.default_rng(5)
+    bench = Bench(
+        snapshot=make_snapshot(
+            {name: at(WEEK, *draw.uniform(1.0, 90.0, len(WEEK))) for name in tickers}
+        ),
+        tickers=tickers,
+        start=day(MON),
+        end=day(FRI),
+    )
+    days = [day(when) for when in WEEK]
+    weights = {name: draw.choice([-1.0, 0.0, 0.3, 1.0], (len(WEEK), books)) for name in tickers}
+    rule = make_rule(commission_bps=3, slippage_bps=7, cash_rate=0.03, borrow_bps_year=70)
+
+    together = bench.play(dict.fromkeys(tickers, days), weights, rule, kept=books)
+
+    for book in range(books):
+        alone = bench.simulate(
+            [
+                TargetSignal(ticker=name, session=when, weight=float(wanted))
+                for name in tickers
+                for when, wanted in zip(days, weights[name][:, book], strict=True)
+            ],
+            rule,
+        )
+        assert list(together.books[book].equity) == list(alone.equity)
+        assert list(together.books[book].orders) == list(alone.orders)
+
+
+def test_a_rating_that_comes_again_with_fewer_slots_trades_back_to_its_slot() -> None:
+    """CCC is listed on Wednesday: from then on a slot is a third, whatever AAA stands at."""
+    book = played_alike(
+        make_snapshot(
+            {
+                "AAA": at(WEEK, 10, 10, 10, 10, 10),
+                "BBB": at(WEEK, 5, 5, 5, 5, 5),
+                "CCC": at(WEEK, 2, 2, 2, 2, 2),
+            },
+            instruments=[
+                make_instrument("AAA"),
+                make_instrument("BBB"),
+                make_instrument("CCC", first_session=WED),
+            ],
+        ),
+        {"AAA": {MON: 1.0, TUE: 1.0, WED: 1.0, THU: 1.0}, "BBB": {MON: 0.0}, "CCC": {FRI: 0.0}},
+    )
+    assert [(order.session, order.side, order.shares) for order in book.orders] == [
+        (day(MON), "buy", 50.0),
+        (day(WED), "sell", pytest.approx(50.0 - 100.0 / 3.0)),
+    ]

@@ -446,8 +446,8 @@ def test_every_command_has_help(command: Command) -> None:
 
 PUBLISH_AT_EVERY_BARRIER = """
 import sys
-from backtester import backtest, cli
-backtest.PUBLISH_EVERY_S = backtest.PAUSE_PER_PUBLICATION = 0.0
+from backtester import cli, publication
+publication.PUBLISH_EVERY_S = publication.PAUSE_PER_PUBLICATION = 0.0
 cli.main(sys.argv[1:])
 """
 

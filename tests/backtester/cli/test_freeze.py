@@ -26,7 +26,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def freeze(name: str, *more: str) -> int:
     words = ["freeze", "--name", name, "--symbols", "AAA,BBB", "--start", "2018-03-01"]
     words += ["--end", "2018-03-05", "--warmup", "0", "--vendor", "files"]
-    words += ["--option", "files.bars.path=prices.csv"]
+    # An option is given once: what a test gives is not given before it.
+    if not any(word.startswith("files.bars.path=") for word in more):
+        words += ["--option", "files.bars.path=prices.csv"]
     words += ["--option", "files.bars.default.currency=USD"]
     return run([*words, *more])
 
@@ -90,6 +92,16 @@ def test_diff_names_what_differs(folder: Path, capsys: pytest.CaptureFixture[str
         (["--symbols", "CCC"], 3, "bars of CCC cannot be had"),
         (["--end", "2018-02-01"], 2, "is before start"),
         (["--vendor", "bars=nobody"], 2, "is not known"),
+        (
+            ["--vendor", "bars=files", "--vendor", "bars=yfinance"],
+            2,
+            "chain 'bars' is given twice: keep one of them",
+        ),
+        (
+            ["--option", "files.news.path=a.csv", "--option", "files.news.path=b.csv"],
+            2,
+            "option 'files.news.path' is given twice: keep one of them",
+        ),
         (["--option", "files.bars.path=none.csv"], 3, "there is no file none.csv"),
         (
             ["--tables", "news", "--option", "files.news.path=none.csv"],

@@ -278,7 +278,8 @@ def test_many_folds_are_counted_and_printed_on_request(
     assert not fold.search(said)
 
     assert copy.told(*asked, "--by", "fold") == 0
-    assert len(fold.findall(capsys.readouterr().out)) == 18
+    # One line of what the decisions earned and one of what the book made, for each.
+    assert len(fold.findall(capsys.readouterr().out)) == 2 * 18
 
 
 def test_a_horizon_table_shows_the_figures_of_the_tables(shown: Shown, scored: Scored) -> None:
@@ -348,7 +349,7 @@ def test_the_months_of_every_book_multiply_to_its_return(scored: Scored) -> None
     totals = rows_of(
         scored.database,
         "SELECT run_id, score_id, subject, trial, value FROM metrics "
-        "WHERE metric = 'total_return' AND subject <> 'random'",
+        "WHERE metric = 'total_return' AND subject <> 'random' AND scope = 'all'",
     )
     assert {key[2] for key in grown} >= {"ratings", "buy_and_hold", "equal_weight", "macd:textbook"}
     assert len(totals) == len(grown)

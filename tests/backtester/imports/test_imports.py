@@ -71,7 +71,11 @@ def test_a_table_becomes_a_run_with_returns_a_book_and_a_label(
         ("BBB", "Underweight", "done", "external"),
         ("AAA", None, "unread", "none"),
     ]
-    assert json.loads(cells[0]["typed"]) == {"price_target": 120.5, "rating": "Buy"}
+    assert json.loads(cells[0]["typed"]) == {
+        "date": "2018-01-05",
+        "price_target": 120.5,
+        "rating": "Buy",
+    }
     (states,) = rows_of(database, "SELECT count(*) AS n FROM returns WHERE status = 'resolved'")
     assert states["n"] == 3
     assert rows_of(database, "SELECT count(*) AS n FROM equity")[0]["n"] > 0

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from backtester.backtest import RunResult, document_of, rebuild_database, run
+from backtester.backtest import RunResult, run
 from backtester.config import RunConfig
 from backtester.errors import DataError, UsageError
 from backtester.leaks.audit import leakcheck
 from backtester.network import blocked_attempts
 from backtester.packs.replays import replay
+from backtester.publication import document_of, rebuild_database
 from backtester.replies.cache import ReplyCache
 from backtester.rescore import score
 from backtester.runs.folder import RunFolder

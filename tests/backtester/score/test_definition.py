@@ -9,7 +9,7 @@ import pytest
 
 from backtester.config import RunConfig
 from backtester.errors import UsageError
-from backtester.score.definition import ScoreDefinition, run_definition
+from backtester.score.definition import ScoreDefinition, changed, run_definition
 from tests.support.scores import decided, make_definition
 from tests.support.snapshots import closes, make_snapshot
 from tests.support.workspaces import make_workspace
@@ -90,3 +90,25 @@ def test_a_runs_own_score_has_its_rules_and_charges_one_and_five_basis_points(
     costs = own.book_rule().costs
     assert (costs.commission_bps, costs.slippage_bps) == (1.0, 5.0)
     assert (costs.commission_minimum, costs.cash_rate, costs.borrow_bps_year) == (0.0, 0.0, 0.0)
+
+
+def test_horizons_that_nobody_asked_for_make_way_for_a_fill_at_the_next_close() -> None:
+    own = definition(horizon=3, horizons=(1, 5, 20))
+
+    moved = changed(own, entry_rule="next_close")
+    assert (moved.horizon, moved.horizons) == (3, (3, 5, 20))
+    with pytest.raises(UsageError, match="horizon 1 is too short"):
+        changed(own, entry_rule="next_close", horizons=(1, 3))
+    with pytest.raises(UsageError, match="horizon 1 is too short"):
+        changed(own, entry_rule="next_close", horizon=1)
+
+
+def test_a_window_begins_with_the_first_session_also_where_the_start_is_none(
+    config: RunConfig,
+) -> None:
+    # A listed Saturday is decided on the Friday before, and counts; the other grid begins later.
+    grids = {"AAA": ["2017-12-29", "2018-01-05"], "BBB": ["2018-01-05"]}
+    own = run_definition(config, run_id="r", snapshot_id="s", universe=("AAA", "BBB"), grids=grids)
+
+    assert config.start == date(2018, 1, 2)
+    assert (own.first, own.last) == (date(2017, 12, 29), config.end)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from backtester.score.event_study import Event, event_study
+from backtester.score.event_study import event_study
 from backtester.score.records import EventRow
+from backtester.settlement.decided import Decided
 from backtester.snapshots.snapshot import Snapshot
+from tests.support.scores import decided
 from tests.support.snapshots import (
     closes,
     dividend,
@@ -23,8 +25,8 @@ NEAR = 1e-12
 
 def path(snapshot: Snapshot, benchmark: str = "BBB") -> dict[int, EventRow]:
     """Return the rows around one decision on AAA by offset."""
-    event = Event(ticker="AAA", session=DAYS[AT], rating="Buy", benchmark=benchmark)
-    return {row.session_offset: row for row in event_study([event], snapshot)}
+    event = Decided.of([decided("AAA", DAYS[AT], "Buy")])
+    return {row.session_offset: row for row in event_study(event, {"AAA": benchmark}, snapshot)}
 
 
 def against_total(prices: dict[object, float], **more: object) -> Snapshot:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from backtester.score.event_study import OFFSETS, Event, event_study
+from backtester.score.event_study import OFFSETS, event_study
 from backtester.score.records import EventRow
+from backtester.settlement.decided import Decided
+from backtester.snapshots.snapshot import Snapshot
+from tests.support.scores import decided
 from tests.support.snapshots import closes, dividend, make_snapshot, sessions_of, split
 
 DAYS = sessions_of("AAA", "2018-01-02", 40)
 AT = 12
+
+
+def studied(
+    snapshot: Snapshot, *events: tuple[str, str | None], benchmark: str = "^GSPC"
+) -> tuple[EventRow, ...]:
+    """Study ratings of tickers given on one day."""
+    cells = [decided(ticker, DAYS[AT], rating) for ticker, rating in events]
+    return event_study(Decided.of(cells), {ticker: benchmark for ticker, _ in events}, snapshot)
 
 
 def rows_at(rows: tuple[EventRow, ...], rating: str) -> dict[int, EventRow]:
@@ -21,12 +32,7 @@ def test_the_path_runs_through_zero_at_the_decision_and_is_less_the_benchmarks()
     index = dict.fromkeys(DAYS, 1000.0) | {DAYS[AT + 1]: 1020.0, DAYS[AT - 1]: 1250.0}
     snapshot = make_snapshot({"AAA": closes(prices), "^GSPC": closes(index)})
 
-    found = rows_at(
-        event_study(
-            [Event(ticker="AAA", session=DAYS[AT], rating="Buy", benchmark="^GSPC")], snapshot
-        ),
-        "Buy",
-    )
+    found = rows_at(studied(snapshot, ("AAA", "Buy")), "Buy")
 
     assert set(found) == set(OFFSETS)
     assert found[0].mean_path == 0.0
@@ -46,12 +52,8 @@ def test_each_rating_has_its_own_mean_and_deviation() -> None:
             "^GSPC": closes((day, 1000.0) for day in DAYS),
         }
     )
-    events = [
-        Event(ticker=ticker, session=DAYS[AT], rating=rating, benchmark="^GSPC")
-        for ticker, rating in (("AAA", "Buy"), ("BBB", "Buy"), ("BBB", None))
-    ]
 
-    rows = event_study(events, snapshot)
+    rows = studied(snapshot, ("AAA", "Buy"), ("BBB", "Buy"), ("BBB", None))
 
     buy = rows_at(rows, "Buy")[1]
     assert (buy.n, buy.mean_path) == (2, pytest.approx(0.02))
@@ -64,12 +66,10 @@ def test_splits_are_carried_and_a_price_index_takes_no_dividend() -> None:
     prices = {day: (50.0 if day > DAYS[AT] else 100.0) for day in DAYS}
     bars = {"AAA": closes(prices), "^GSPC": closes((day, 1000.0) for day in DAYS)}
     actions = [split("AAA", DAYS[AT + 1], 2), dividend("AAA", DAYS[AT + 1], 1.0)]
-    event = Event(ticker="AAA", session=DAYS[AT], rating="Sell", benchmark="^GSPC")
 
-    price = rows_at(event_study([event], make_snapshot(bars, actions=actions)), "Sell")
+    price = rows_at(studied(make_snapshot(bars, actions=actions), ("AAA", "Sell")), "Sell")
     assert price[1].mean_path == pytest.approx(0.0, abs=1e-15)
 
-    own = Event(ticker="AAA", session=DAYS[AT], rating="Sell", benchmark="BBB")
     from tests.support.snapshots import make_instrument
 
     total = make_snapshot(
@@ -78,7 +78,8 @@ def test_splits_are_carried_and_a_price_index_takes_no_dividend() -> None:
         instruments=[make_instrument("BBB", basis="total")],
     )
     # Two shares at 50 and two dollars, of 100.
-    assert rows_at(event_study([own], total), "Sell")[1].mean_path == pytest.approx(0.02)
+    found = rows_at(studied(total, ("AAA", "Sell"), benchmark="BBB"), "Sell")
+    assert found[1].mean_path == pytest.approx(0.02)
 
 
 def test_an_offset_without_both_closes_is_left_out_and_counted() -> None:
@@ -86,9 +87,8 @@ def test_an_offset_without_both_closes_is_left_out_and_counted() -> None:
     snapshot = make_snapshot(
         {"AAA": closes((day, 100.0) for day in days), "^GSPC": closes((d, 9.0) for d in DAYS)}
     )
-    event = Event(ticker="AAA", session=DAYS[AT], rating="Hold", benchmark="^GSPC")
 
-    found = rows_at(event_study([event], snapshot), "Hold")
+    found = rows_at(studied(snapshot, ("AAA", "Hold")), "Hold")
 
     assert (found[3].n, found[3].mean_path, found[3].reason) == (0, None, "no_rows")
     assert (found[4].n, found[4].mean_excess) == (1, None)
@@ -96,6 +96,5 @@ def test_an_offset_without_both_closes_is_left_out_and_counted() -> None:
 
 def test_without_a_benchmark_there_is_no_path() -> None:
     snapshot = make_snapshot({"AAA": closes((day, 100.0) for day in DAYS)})
-    event = Event(ticker="AAA", session=DAYS[AT], rating="Buy", benchmark="none")
 
-    assert {row.n for row in event_study([event], snapshot)} == {0}
+    assert {row.n for row in studied(snapshot, ("AAA", "Buy"), benchmark="none")} == {0}

@@ -55,7 +55,7 @@ def kept(
     folder.path.mkdir(parents=True, exist_ok=True)
     definition = make_definition(cells, SNAPSHOT, run_id=run, **changes)
     decisions = Decisions(folder=folder, results_root=ROOT, cells=cells, returns={})
-    return make_score(decisions, definition, snapshot=SNAPSHOT), definition
+    return make_score(decisions, definition, snapshot=SNAPSHOT).score, definition
 
 
 def pbo_of(score: Score) -> MetricRow:
@@ -159,7 +159,7 @@ def test_a_score_of_the_first_format_reads_and_is_made_again_when_asked_for(
     assert is_kept(folder, ROOT, definition)
     place = scores_folder(folder.path) / definition.score_id / "definition.json"
     old = json.loads(place.read_text())
-    del old["family_trials"], old["sha256"]
+    del old["family_trials"], old["sha256"], old["books"]
     place.write_text(json.dumps({**old, "format": 1}))
 
     card = read_card(folder.path, definition.score_id)
@@ -189,17 +189,26 @@ def test_a_stored_score_that_the_ledger_lost_is_counted_again(tmp_path: Path, lo
     assert score.known.count == 4
 
 
-def test_nothing_is_counted_or_stored_beside_a_score_that_is_damaged(tmp_path: Path) -> None:
+def test_a_score_of_a_newer_release_is_not_replaced(tmp_path: Path) -> None:
     _, definition = kept(tmp_path, cells_of("AAA"))
-    folder = scores_folder(tmp_path / "run-a")
-    (folder / definition.score_id / "definition.json").write_text("{}")
-    before = (tmp_path / LEDGER_NAME).read_bytes()
+    place = scores_folder(tmp_path / "run-a") / definition.score_id / "definition.json"
+    place.write_text(json.dumps({**json.loads(place.read_text()), "format": 99, "new": 1}))
 
-    with pytest.raises(DataError, match="damaged"):
-        kept(tmp_path, cells_of("AAA"), slots=3)
+    with pytest.raises(DataError, match="newer release"):
+        is_kept(RunFolder(tmp_path / "run-a"), ROOT, definition)
 
-    assert (tmp_path / LEDGER_NAME).read_bytes() == before
-    assert score_ids(tmp_path / "run-a") == (definition.score_id,)
+
+def test_a_damaged_score_blocks_no_other_one_of_its_run(tmp_path: Path) -> None:
+    _, definition = kept(tmp_path, cells_of("AAA"))
+    place = scores_folder(tmp_path / "run-a") / definition.score_id / "definition.json"
+    place.write_text("{}")
+
+    score, other = kept(tmp_path, cells_of("AAA"), slots=3)
+
+    assert read_card(tmp_path / "run-a", other.score_id).known_trials == 2
+    assert score.known is not None
+    assert score.known.count == 2
+    assert place.read_text() == "{}"
 
 
 def test_a_number_that_cannot_be_published_is_neither_counted_nor_stored(

@@ -13,6 +13,7 @@ from backtester.records import RATINGS
 from backtester.score.books import Stage, stage_of
 from backtester.score.placebo import placebo_figures, random_states, random_weights
 from backtester.score.records import MetricRow
+from backtester.settlement.decided import Decided
 from backtester.snapshots.snapshot import Snapshot
 from backtester.statistics.metrics import performance
 from tests.support.scores import decided, make_definition
@@ -41,7 +42,7 @@ def snapshot() -> Snapshot:
 
 def played(stage: Stage) -> tuple[MetricRow, ...]:
     """Return the figures of random books, played by themselves."""
-    weights = random_weights(OWN, stage)
+    weights = random_weights(Decided.of(CELLS), stage)
     books = stage.bench.play(stage.grids, weights, stage.definition.book_rule())
     return tuple(placebo_figures((), books.equity, stage))
 
@@ -50,12 +51,15 @@ def test_the_paths_are_those_of_the_single_draws() -> None:
     model = model_of(OWN, persistent=True)
     grids = {"AAA": DAYS[:25], "BBB": DAYS[3:20]}
 
-    many = random_states(model, grids, seeds=range(5))
+    # A large seed is more than one word to the generator.
+    seeds = (0, 1, 4, 2**32 - 1, 2**32, 2**40 + 7, 2**64)
 
-    for seed in range(5):
+    many = random_states(model, grids, seeds=seeds)
+
+    for place, seed in enumerate(seeds):
         one = {(s.ticker, s.session): s.rating for s in random_ratings(model, grids, seed=seed)}
         for ticker, days in grids.items():
-            drawn = [STATES[state] for state in many[ticker][seed]]
+            drawn = [STATES[state] for state in many[ticker][place]]
             assert drawn == [one[ticker, day] for day in days]
 
 
@@ -71,7 +75,7 @@ def test_the_band_is_that_of_books_played_one_by_one(
     snapshot: Snapshot, rules: dict[str, Any]
 ) -> None:
     definition = make_definition(CELLS, snapshot, placebo_draws=12, seed=7, rf_annual=0.02, **rules)
-    stage = stage_of(definition, CELLS, snapshot)
+    stage = stage_of(definition, Decided.of(CELLS), snapshot)
     assert stage is not None
 
     rows = {r.metric: r for r in played(stage) if r.subject == "random"}
@@ -111,7 +115,7 @@ def test_the_band_is_that_of_books_played_one_by_one(
 
 
 def test_without_draws_there_is_no_band(snapshot: Snapshot) -> None:
-    stage = stage_of(make_definition(CELLS, snapshot), CELLS, snapshot)
+    stage = stage_of(make_definition(CELLS, snapshot), Decided.of(CELLS), snapshot)
     assert stage is not None
 
     (row, *_) = played(stage)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from backtester.backtest import rebuild_database
 from backtester.errors import DataError, UsageError
+from backtester.publication import rebuild_database
 from backtester.records import CellKey
 from backtester.store.publishing import (
     RunDocument,
@@ -251,9 +251,9 @@ def test_publishing_again_replaces_the_runs_own_rows(database: Path) -> None:
 
 def test_publishing_again_and_again_does_not_grow_the_file(database: Path) -> None:
     run = make_run(tickers=[f"T{number}" for number in range(50)])
-    # Blocks that were freed are used again by the next time but one.
-    sizes = [published(database, run).stat().st_size for _ in range(9)]
-    assert max(sizes[4:]) <= max(sizes[:4])
+    # Blocks that were freed are used again a few times later.
+    sizes = [published(database, run).stat().st_size for _ in range(12)]
+    assert max(sizes[6:]) <= max(sizes[:6])
 
 
 def test_a_run_name_is_data_and_no_sql(database: Path) -> None:
@@ -396,6 +396,21 @@ def test_a_rebuild_that_fails_keeps_what_was_there(database: Path) -> None:
     with pytest.raises(DataError, match="run run-a is there twice"):
         rebuild(database, lambda: [make_run("run-a")] * 2)
     assert database.read_bytes() == before
+
+
+def test_a_rebuild_that_may_leave_runs_out_names_them_and_goes_on(database: Path) -> None:
+    broken = make_document("run-b", returns=[make_return(alpha=float("nan"))])
+    refused: dict[str, str] = {}
+
+    def leave_out(run_id: str, error: DataError) -> None:
+        refused[run_id] = str(error)
+
+    documents = [make_run("run-a"), broken, make_run("run-c")]
+    assert rebuild(database, lambda: documents, leave_out=leave_out) == 2
+
+    assert published_runs(database) == ("run-a", "run-c")
+    assert list(refused) == ["run-b"]
+    assert "run-b" in refused["run-b"]
 
 
 def test_a_rebuild_reads_the_runs_when_no_one_else_can_publish(database: Path) -> None:

@@ -10,7 +10,13 @@ import pytest
 from backtester.errors import UsageError
 from backtester.records import RATINGS
 from backtester.store.publishing import schema_document, schema_markdown
-from backtester.store.schema import ordered_select, stable_columns
+from backtester.store.schema import (
+    SCHEMA_EDITION,
+    edition_of,
+    ordered_select,
+    schema_fingerprint,
+    stable_columns,
+)
 from backtester.store.tables import TABLES
 from backtester.store.terms import ENUMS, Table, View
 from backtester.store.views import VIEWS
@@ -22,6 +28,13 @@ RELATIONS = (*TABLES, *VIEWS)
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return published(tmp_path_factory.mktemp("schema") / "results.duckdb", make_run())
+
+
+def test_the_edition_tells_an_older_database_from_a_newer_one() -> None:
+    assert edition_of(schema_fingerprint()) == SCHEMA_EDITION
+    # A fingerprint alone is from before there were editions.
+    assert edition_of("0123456789abcdef") == 0
+    assert edition_of("12-0123456789abcdef") == 12
 
 
 def _type_in_words(name: str) -> str:

@@ -484,6 +484,17 @@ def test_a_fill_at_the_cutoff_is_a_violation_unless_it_is_flagged(database: Path
     assert _audit(database)["fills"] == (3, 1)
 
 
+def test_a_fill_before_the_cutoff_is_a_violation_whatever_its_flags(database: Path) -> None:
+    keys = [make_key(ticker) for ticker in ("AAA", "BBB")]
+    early = CUTOFF - timedelta(microseconds=1)
+    rows = [
+        make_return(keys[0], entry_at=early, flags=("same_bar",)),
+        make_return(keys[1], entry_at=early),
+    ]
+    published(database, make_document(cells=[make_cell(key) for key in keys], returns=rows))
+    assert _audit(database)["fills"] == (2, 2)
+
+
 def test_costs_are_summed_by_node_and_unknown_prices_are_counted(database: Path) -> None:
     calls = (
         make_call(cost_usd=0.1, input_tokens=100, output_tokens=10),
