@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import httpx2
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
@@ -99,6 +100,14 @@ STYLES: tuple[Callable[[Any, Any], AIMessage], ...] = (
     streamed_async,
     batched,
 )
+
+
+def own_client() -> httpx2.Client:
+    """Return a client for one model of the library's, to be closed with it.
+
+    The library keeps one for all models of an address, and a later server may have the same port.
+    """
+    return httpx2.Client()
 
 
 class ProviderContract:

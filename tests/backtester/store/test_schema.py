@@ -24,6 +24,9 @@ from tests.support.results import make_run, published, rows_of
 
 RELATIONS = (*TABLES, *VIEWS)
 
+EDITION = "1-e65149bd8e77b9de"
+"""Tables and views of this edition; whoever changes them raises `SCHEMA_EDITION` and this."""
+
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,6 +38,10 @@ def test_the_edition_tells_an_older_database_from_a_newer_one() -> None:
     # A fingerprint alone is from before there were editions.
     assert edition_of("0123456789abcdef") == 0
     assert edition_of("12-0123456789abcdef") == 12
+
+
+def test_a_change_of_tables_or_views_raises_the_edition() -> None:
+    assert schema_fingerprint() == EDITION, "raise SCHEMA_EDITION, then write this one down"
 
 
 def _type_in_words(name: str) -> str:

@@ -15,6 +15,7 @@ from tests.support.provider_contract import (
     SECRET,
     TOOL,
     ProviderContract,
+    own_client,
 )
 from tests.support.provider_wires import AzureWire, root_of
 from tests.support.reply_stores import MemoryReplies
@@ -34,6 +35,7 @@ class TestAzure(ProviderContract):
             azure_deployment=self.wire.model,
             model=self.wire.model,
             api_key=SECRET,
+            http_client=own_client(),
             azure_endpoint=root_of(server),
             api_version="2024-10-21",
             temperature=0.0,

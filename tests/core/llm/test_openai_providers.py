@@ -20,6 +20,7 @@ from tests.support.provider_contract import (
     STYLES,
     TOOL,
     ProviderContract,
+    own_client,
 )
 from tests.support.reply_stores import MemoryReplies
 from tradingagents_core.errors import ModelOutcome
@@ -60,6 +61,7 @@ class OnOpenAIsWire(ProviderContract):
         return ChatOpenAI(
             model=self.wire.model,
             api_key=SECRET,
+            http_client=own_client(),
             base_url=server.url,
             use_responses_api=False,
             # The library has one name for the limit of a reply, its provider's.
@@ -203,6 +205,7 @@ class TestOpenAI(OnOpenAIsWire):
         return ChatOpenAI(
             model=self.wire.model,
             api_key=SECRET,
+            http_client=own_client(),
             base_url=server.url,
             use_responses_api=True,
             max_tokens=50,
