@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -65,6 +66,10 @@ class Publisher:
     def leave_out(self, problems: Sequence[str]) -> None:
         """Take down what is damaged, so that it is not in the database."""
         self.left_out += tuple(line for line in problems if line not in self.left_out)
+
+    def take_back(self, place: Path) -> None:
+        """Forget what was taken down of a folder that is whole by now."""
+        self.left_out = tuple(line for line in self.left_out if f"{place}{os.sep}" not in line)
 
     def sometimes(self, manifest: RunManifest) -> None:
         """Publish if the last time is long enough ago."""

@@ -23,7 +23,14 @@ from backtester.score.definition import (
     require_filled_after_dates,
     run_definition,
 )
-from backtester.score.files import StoredScore, read_score, scores_folder, stored_cards
+from backtester.score.files import (
+    NewerScore,
+    StoredScore,
+    read_score,
+    score_ids,
+    scores_folder,
+    stored_cards,
+)
 from backtester.score.keeping import Decisions, bring_back_lines, is_kept, make_score
 from backtester.score.standing import keep_standing, read_standing
 from backtester.settlement.benchmark import benchmark_for
@@ -99,8 +106,7 @@ def rescore(
     definition = _asked(config, manifest, changes, after)
     revisions = _revisions(before, after, definition)
     with _held(folder, manifest, waiting):
-        publisher = Publisher(folder.path.parent, folder)
-        publisher.make_ready()
+        publisher = _ready(folder, definition.score_id, again=again)
         score, new = _kept(folder, manifest, definition, after, again, book_required)
         _publish(publisher, folder, manifest, score)
     return Rescored(
@@ -131,6 +137,15 @@ def _held(
                     f"run {manifest.run_id} was changed meanwhile: score it again"
                 ) from error
         yield
+
+
+def _ready(folder: RunFolder, score_id: str, *, again: bool) -> Publisher:
+    """Return what publishes the run, once the database can be published to."""
+    publisher = Publisher(folder.path.parent, folder)
+    publisher.make_ready()
+    if not again and _is_damaged(folder, score_id):
+        publisher.said += (f"score {score_id} was damaged and is made anew",)
+    return publisher
 
 
 def _asked(
@@ -220,6 +235,19 @@ def _kept(
     return kept.stored, True
 
 
+def _is_damaged(folder: RunFolder, score_id: str) -> bool:
+    """Say whether a stored score does not read."""
+    if score_id not in score_ids(folder.path):
+        return False
+    try:
+        read_score(folder.path, score_id)
+    except NewerScore:
+        return False
+    except DataError:
+        return True
+    return False
+
+
 def _decisions(folder: RunFolder, manifest: RunManifest, definition: ScoreDefinition) -> Decisions:
     """Return what is scored: of the journal, or of the small file where that says enough."""
     root = manifest.results_root or ""
@@ -243,6 +271,8 @@ def _publish(
     added = publish_score(publisher.database, manifest.run_id, root, score=score, cards=cards.whole)
     if not added:
         publisher.now(manifest)
+    # Whatever was said of it before is past: it is whole, and in the database.
+    publisher.take_back(scores_folder(folder.path) / score.score_id)
 
 
 def _own_snapshot(

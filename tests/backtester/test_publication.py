@@ -226,6 +226,30 @@ def test_a_score_with_a_damaged_file_is_made_anew_when_it_is_asked_for(
     assert (folder / "equity.parquet").read_bytes() == whole
 
 
+@pytest.mark.parametrize("file", ["equity.parquet", "definition.json"])
+@pytest.mark.parametrize("with_database", [True, False])
+def test_a_score_that_was_repaired_is_no_longer_called_damaged(
+    place: Path,
+    recorded: tuple[Path, str, str],
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    with_database: bool,
+) -> None:
+    name = scored(place, recorded[1])
+    path = scores_folder(find_run(place / "reports", recorded[1]).path) / name / file
+    path.write_bytes(path.read_bytes()[:-40])
+    if not with_database:
+        database(place).unlink()
+
+    assert told(place, "score", recorded[1], "--policy", "long_short") == 0
+
+    error = capsys.readouterr().err
+    assert f"score {name} was damaged and is made anew" in error
+    assert "not in the database" not in error
+    found = rows_of(database(place), f"SELECT 1 FROM scores WHERE score_id = '{name}'")
+    assert len(found) == 1
+
+
 def test_a_rebuild_says_how_many_scores_have_no_hash_of_their_own(
     place: Path, recorded: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
