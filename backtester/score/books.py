@@ -325,10 +325,11 @@ def _baseline_weights(stage: Stage) -> Mapping[str, BaselineWeights]:
 def book_figures(book: ScoredBook, stage: Stage) -> tuple[MetricRow, ...]:
     """Return every figure of one book."""
     found = [*measures_of(book, stage, benchmark=True).values(), *_trading(book, stage)]
-    return tuple(_row(book, measure) for measure in found)
+    return tuple(figure_row(book, measure) for measure in found)
 
 
-def _row(book: ScoredBook, measure: Measure) -> MetricRow:
+def figure_row(book: ScoredBook, measure: Measure) -> MetricRow:
+    """Return a figure of a book as a row of ``metrics``, with what is sure of it."""
     sure = measure.precision or Precision()
     shown = sure.low is not None
     return MetricRow(

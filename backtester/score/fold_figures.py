@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Final
 
-from backtester.score.books import ScoredBook, Stage
-from backtester.score.figures import LEVEL
+from backtester.score.books import ScoredBook, Stage, figure_row
 from backtester.score.records import RATINGS_BOOK, MetricRow
 from backtester.statistics.folds import Fold, walk_forward_folds
-from backtester.statistics.metrics import Measure, performance, periods_per_year
-from backtester.statistics.precision import METHOD, Precision
+from backtester.statistics.metrics import performance, periods_per_year
 
 _BOOKS: Final = (RATINGS_BOOK, "buy_and_hold", "equal_weight")
 _FIGURES: Final = ("total_return", "sharpe", "max_drawdown")
@@ -49,7 +48,8 @@ def fold_figures(books: Sequence[ScoredBook], stage: Stage) -> Iterator[MetricRo
                 rf_annual=definition.rf_annual,
             )
             for name in _FIGURES:
-                yield _row(book, fold, found[name])
+                row = figure_row(book, found[name])
+                yield replace(row, scope="fold", member=fold.label)
 
 
 def _steps(dates: Sequence[date], fold: Fold, *, last: bool) -> slice:
@@ -60,24 +60,3 @@ def _steps(dates: Sequence[date], fold: Fold, *, last: bool) -> slice:
     begin = max(1, bisect_left(dates, fold.start))
     end = len(dates) if last else bisect_right(dates, fold.end)
     return slice(begin - 1, end) if begin < end else slice(0)
-
-
-def _row(book: ScoredBook, fold: Fold, measure: Measure) -> MetricRow:
-    sure = measure.precision or Precision()
-    shown = sure.low is not None
-    return MetricRow(
-        subject=book.name,
-        trial=book.trial,
-        scope="fold",
-        member=fold.label,
-        metric=measure.name,
-        value=measure.value,
-        unit=measure.unit,
-        n=measure.n,
-        low=sure.low,
-        high=sure.high,
-        level=LEVEL if shown else None,
-        p_value=sure.p_value,
-        method=METHOD if shown else None,
-        reason=measure.reason or sure.reason,
-    )
