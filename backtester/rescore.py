@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,6 @@ from backtester.score.definition import (
     run_definition,
 )
 from backtester.score.files import (
-    NewerScore,
     StoredScore,
     read_score,
     score_ids,
@@ -99,21 +98,20 @@ def rescore(
     """
     manifest = _finished(folder)
     config = recorded_config(manifest.config, {"data_dir": data_dir})
-    before = _own_snapshot(config.snapshot, data_dir, manifest, wanted=snapshot is None)
-    after = before if snapshot is None else open_snapshot(snapshot, data_dir)
-    if after is None:
-        raise DataError(f"run {manifest.run_id} has no snapshot to be scored on: name one")
+    before, after = _snapshots(config, data_dir, manifest, named=snapshot)
     definition = _asked(config, manifest, changes, after)
     revisions = _revisions(before, after, definition)
     with _held(folder, manifest, waiting):
-        publisher = _ready(folder, definition.score_id, again=again)
-        score, new = _kept(folder, manifest, definition, after, again, book_required)
+        publisher = Publisher(folder.path.parent, folder)
+        publisher.make_ready()
+        there = None if again else _there(publisher, folder, manifest, definition)
+        score = there or _made(folder, manifest, definition, after, book_required)
         _publish(publisher, folder, manifest, score)
     return Rescored(
         run_id=manifest.run_id,
         score_id=definition.score_id,
         database=publisher.database,
-        new=new,
+        new=there is None,
         label=manifest.label,
         revisions=revisions,
         said=publisher.said,
@@ -137,15 +135,6 @@ def _held(
                     f"run {manifest.run_id} was changed meanwhile: score it again"
                 ) from error
         yield
-
-
-def _ready(folder: RunFolder, score_id: str, *, again: bool) -> Publisher:
-    """Return what publishes the run, once the database can be published to."""
-    publisher = Publisher(folder.path.parent, folder)
-    publisher.make_ready()
-    if not again and _is_damaged(folder, score_id):
-        publisher.said += (f"score {score_id} was damaged and is made anew",)
-    return publisher
 
 
 def _asked(
@@ -210,21 +199,32 @@ def score(
     return rescore(folder, Path(data_dir), changes, snapshot=snapshot, again=again).score_id
 
 
-def _kept(
+def _there(
+    publisher: Publisher, folder: RunFolder, manifest: RunManifest, definition: ScoreDefinition
+) -> StoredScore | None:
+    """Return the score as it is stored, or None where it has to be made; damage is told."""
+    score_id = definition.score_id
+    kept = is_kept(folder, manifest.results_root or "", definition)
+    if kept:
+        # A new score does it too: what the ledger lost is entered before anything is counted.
+        bring_back_lines(folder.path.parent)
+    if score_id not in score_ids(folder.path):
+        return None
+    try:
+        stored = read_score(folder.path, score_id)
+    except DataError:
+        publisher.said += (f"score {score_id} was damaged and is made anew",)
+        return None
+    return stored if kept else None
+
+
+def _made(
     folder: RunFolder,
     manifest: RunManifest,
     definition: ScoreDefinition,
     snapshot: Snapshot,
-    again: bool,
     book_required: bool,
-) -> tuple[StoredScore, bool]:
-    """Return the score, and whether it was made; one of which a file is damaged is made anew."""
-    root = manifest.results_root or ""
-    if not again and is_kept(folder, root, definition):
-        # A new score does it too: what the ledger lost is entered before anything is counted.
-        bring_back_lines(folder.path.parent)
-        with suppress(DataError):
-            return read_score(folder.path, definition.score_id), False
+) -> StoredScore:
     kept = make_score(
         replace(_decisions(folder, manifest, definition), later=manifest.decided_later),
         definition,
@@ -232,20 +232,7 @@ def _kept(
         own=definition.score_id == DEFAULT_SCORE,
         book_required=book_required,
     )
-    return kept.stored, True
-
-
-def _is_damaged(folder: RunFolder, score_id: str) -> bool:
-    """Say whether a stored score does not read."""
-    if score_id not in score_ids(folder.path):
-        return False
-    try:
-        read_score(folder.path, score_id)
-    except NewerScore:
-        return False
-    except DataError:
-        return True
-    return False
+    return kept.stored
 
 
 def _decisions(folder: RunFolder, manifest: RunManifest, definition: ScoreDefinition) -> Decisions:
@@ -273,6 +260,17 @@ def _publish(
         publisher.now(manifest)
     # Whatever was said of it before is past: it is whole, and in the database.
     publisher.take_back(scores_folder(folder.path) / score.score_id)
+
+
+def _snapshots(
+    config: RunConfig, data_dir: Path, manifest: RunManifest, *, named: str | None
+) -> tuple[Snapshot | None, Snapshot]:
+    """Return the run's own snapshot, None where it is gone and not needed, and the one to use."""
+    before = _own_snapshot(config.snapshot, data_dir, manifest, wanted=named is None)
+    after = before if named is None else open_snapshot(named, data_dir)
+    if after is None:
+        raise DataError(f"run {manifest.run_id} has no snapshot to be scored on: name one")
+    return before, after
 
 
 def _own_snapshot(
