@@ -35,10 +35,11 @@ class Publisher:
     Args:
         reports_dir: Folder of runs.
         folder: The run's.
-        ledger: What its journal holds; None to read it when it is needed.
+        ledger: See the attribute.
 
     Attributes:
         database: Where the rows go.
+        ledger: What the journal holds; None to read it when it is needed.
         said: What a user should know of it, one line each.
         left_out: What is not in it for it is damaged, one line each.
     """
@@ -46,7 +47,7 @@ class Publisher:
     def __init__(self, reports_dir: Path, folder: RunFolder, ledger: Ledger | None = None) -> None:
         self.database = reports_dir / DATABASE_NAME
         self._folder = folder
-        self._ledger = ledger
+        self.ledger = ledger
         self._last = time.monotonic()
         self._took_s = 0.0
         self.said: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ class Publisher:
         self.make_ready()
         spent = read_spend(self._folder.spend_path)
         scores = stored_scores(self._folder.path, root_of(manifest))
-        ledger = read_whole(self._folder, manifest) if self._ledger is None else self._ledger
+        ledger = read_whole(self._folder, manifest) if self.ledger is None else self.ledger
         document = document_of(manifest, ledger, spent=spent, scores=scores.whole)
         store.publish(self.database, document)
         self.leave_out(scores.damaged)

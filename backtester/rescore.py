@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -226,7 +226,7 @@ def _made(
     book_required: bool,
 ) -> StoredScore:
     kept = make_score(
-        replace(_decisions(folder, manifest, definition), later=manifest.decided_later),
+        _decisions(folder, manifest, definition),
         definition,
         snapshot=snapshot,
         own=definition.score_id == DEFAULT_SCORE,
@@ -238,12 +238,13 @@ def _made(
 def _decisions(folder: RunFolder, manifest: RunManifest, definition: ScoreDefinition) -> Decisions:
     """Return what is scored: of the journal, or of the small file where that says enough."""
     root = manifest.results_root or ""
-    place = scores_folder(folder.path)
+    place, later = scores_folder(folder.path), manifest.decided_later
     if definition.score_id != DEFAULT_SCORE and not definition.charge_model_cost:
         known = read_standing(place, folder.journal_path, root)
         if known is not None:
-            return Decisions(folder=folder, results_root=root, cells=known, returns={})
-    decisions = Decisions.of(folder, manifest.results_root, read_whole(folder, manifest))
+            return Decisions(folder=folder, results_root=root, cells=known, returns={}, later=later)
+    whole = read_whole(folder, manifest)
+    decisions = Decisions.of(folder, manifest.results_root, whole, later=later)
     keep_standing(place, folder.journal_path, root, decisions.cells)
     return decisions
 

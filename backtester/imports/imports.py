@@ -274,15 +274,15 @@ class _ExternalRun:
         """Write folder, journal and score, and publish them."""
         folder = RunFolder(self.config.reports_dir / self.run_id)
         folder.create()
-        ready = Publisher(self.config.reports_dir, folder)
+        publisher = Publisher(self.config.reports_dir, folder)
         with folder.lock():
-            ready.make_ready()
+            publisher.make_ready()
             new = self._write(folder)
             manifest = folder.read_manifest()
             with closing(Journal.open(folder.journal_path)) as journal:
                 ledger = journal.ledger
             self._score(folder, manifest, ledger)
-            publisher = Publisher(self.config.reports_dir, folder, ledger)
+            publisher.ledger = ledger
             publisher.now(manifest)
         counts = Counter(cell.status for cell in ledger.cells.values())
         return ImportResult(
@@ -294,7 +294,7 @@ class _ExternalRun:
             moved_on=placed.moved_on,
             repeated=placed.repeated,
             skipped=skipped,
-            notes=(*contents.notes, *ready.notes, *publisher.notes),
+            notes=(*contents.notes, *publisher.notes),
             new=new,
         )
 
@@ -338,11 +338,10 @@ class _ExternalRun:
             universe=self.config.tickers,
         )
         if not is_kept(folder, manifest.results_root, definition):
-            decisions = Decisions.of(folder, manifest.results_root, ledger)
-            later = manifest.decided_later
-            make_score(
-                replace(decisions, later=later), definition, snapshot=self.snapshot, own=True
+            decisions = Decisions.of(
+                folder, manifest.results_root, ledger, later=manifest.decided_later
             )
+            make_score(decisions, definition, snapshot=self.snapshot, own=True)
 
 
 def _cell(key: CellKey, row: Imported, snapshot: Snapshot, config: RunConfig) -> CellRecord:

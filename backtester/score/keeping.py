@@ -78,8 +78,15 @@ class Decisions:
     later: Set[str] = frozenset()
 
     @classmethod
-    def of(cls, folder: RunFolder, results_root: str | None, ledger: Ledger) -> Decisions:
-        """Take the decisions of a finished run from its journal.
+    def of(
+        cls,
+        folder: RunFolder,
+        results_root: str | None,
+        ledger: Ledger,
+        *,
+        later: Set[str] = frozenset(),
+    ) -> Decisions:
+        """Take the decisions of a finished run from its journal; see the attributes.
 
         Raises:
             DataError: The run is not finished.
@@ -93,6 +100,7 @@ class Decisions:
             cells=cells,
             returns=ledger.returns,
             lessons=ledger.lessons,
+            later=later,
         )
 
 
